@@ -1,0 +1,7 @@
+//! The pure heart of Tidings: no I/O, no clock, no randomness, no async runtime.
+//!
+//! Everything here is a function of its arguments, so that it can be tested exhaustively and simulated.
+
+pub mod ids;
+pub mod pattern;
+pub mod time;

@@ -1,0 +1,57 @@
+//! The store: tables with partition and sort key, secondary indexes and bounded transactions, in the
+//! words and with the limits of DynamoDB.
+//!
+//! [`Store`] is the trait; [`embedded`] is the engine on a local directory, [`memory`] a simple model of
+//! the same behaviour for tests, [`faults`] a decorator that makes any engine fail on purpose, and
+//! [`conformance`] the suite every one of them passes. Nothing here knows what an alert or a ticket is.
+
+pub mod error;
+pub mod item;
+pub mod limits;
+pub mod number;
+pub mod query;
+pub mod table;
+pub mod write;
+
+pub use error::Error;
+pub use item::{Item, Key, KeyValue, Value};
+pub use number::Number;
+pub use query::{Page, Query, Range};
+pub use table::{Index, KeyKind, Table};
+pub use write::{Change, Condition, Write};
+
+use async_trait::async_trait;
+
+/// A place for items. Implementations are engines (embedded, DynamoDB) and decorators around them.
+///
+/// An item whose expiry attribute (`Table::ttl`) is at or before the present second does not exist for any
+/// of these operations, conditions included, whether or not it has been swept yet.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The item under `key`, as of the last transaction acknowledged to anybody.
+    async fn get(&self, table: &Table, key: &Key) -> Result<Option<Item>, Error>;
+
+    /// One page of items of one partition (of the table or of one of its indexes) in key order.
+    ///
+    /// A page ends at `query.limit` items or at [`limits::PAGE_BYTES`], whichever comes first; `Page::next`
+    /// is set unless the end of the range was reached, and may be set although nothing follows.
+    async fn query(&self, table: &Table, query: &Query) -> Result<Page, Error>;
+
+    /// Carries out all of `writes`, or none. When it returns `Ok`, they are durable.
+    ///
+    /// At most [`limits::TRANSACTION_WRITES`] writes, [`limits::TRANSACTION_BYTES`], no item twice. A condition
+    /// that does not hold gives [`Error::Conflict`]; anything else that is wrong with the request itself gives
+    /// [`Error::Invalid`], before anything is looked at.
+    async fn transact(&self, writes: Vec<Write>) -> Result<(), Error>;
+
+    /// Whether the store can acknowledge writes, and if not, why.
+    fn health(&self) -> Health;
+}
+
+/// What [`Store::health`] answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    Ready,
+    /// Reads work, writes are refused; the sentence says why and what to do.
+    ReadOnly(String),
+}

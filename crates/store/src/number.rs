@@ -1,0 +1,259 @@
+//! DynamoDB's numbers: decimal, up to 38 significant digits, compared by value.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::limits::NUMBER_DIGITS;
+
+/// A decimal number: `0.d₁d₂…dₙ × 10^exponent`, with no zero at either end of the digits; zero has no digits.
+/// One value has one form, so equality and hashing are by value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Number {
+    negative: bool,
+    exponent: i16,
+    digits: Vec<u8>,
+}
+
+/// The largest and smallest magnitudes are below 10^126 and not below 10^-130.
+const EXPONENTS: std::ops::RangeInclusive<i64> = -129..=126;
+
+/// The text is no number, or one that DynamoDB cannot hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotANumber(pub &'static str);
+
+impl Number {
+    #[must_use]
+    pub fn to_i64(&self) -> Option<i64> {
+        if self.digits.is_empty() {
+            return Some(0);
+        }
+        let places =
+            usize::try_from(self.exponent).ok().filter(|places| *places >= self.digits.len() && *places <= 19)?;
+        let mut value: i64 = 0;
+        for place in 0..places {
+            let digit = i64::from(self.digits.get(place).copied().unwrap_or(0));
+            let digit = if self.negative { -digit } else { digit };
+            value = value.checked_mul(10)?.checked_add(digit)?;
+        }
+        Some(value)
+    }
+
+    /// The nearest floating-point number.
+    #[must_use]
+    pub fn to_f64(&self) -> f64 {
+        self.to_string().parse().unwrap_or(f64::NAN)
+    }
+
+    /// The size DynamoDB charges: about a byte for two digits, and one more.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.digits.len().div_ceil(2) + 1 + usize::from(self.negative)
+    }
+
+    /// Bytes whose order is the order of the numbers; no such form is the start of another's.
+    #[must_use]
+    pub fn to_sortable(&self) -> Vec<u8> {
+        if self.digits.is_empty() {
+            return vec![0x80];
+        }
+        let exponent = u8::try_from(i64::from(self.exponent) - EXPONENTS.start()).unwrap_or(u8::MAX);
+        let mut out = Vec::with_capacity(self.digits.len() + 3);
+        out.extend([0xC0, exponent]);
+        // Digits are shifted by one, so that the closing zero sorts a shorter number first.
+        out.extend(self.digits.iter().map(|digit| digit + 1));
+        out.push(0);
+        if self.negative {
+            out.iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        out
+    }
+
+    /// Reads what [`Number::to_sortable`] wrote; gives the number and how many bytes it took.
+    #[must_use]
+    pub fn from_sortable(bytes: &[u8]) -> Option<(Self, usize)> {
+        let (&first, rest) = bytes.split_first()?;
+        let negative = match first {
+            0x80 => return Some((Self::from(0), 1)),
+            0xC0 => false,
+            0x3F => true,
+            _ => return None,
+        };
+        let plain = |byte: u8| if negative { !byte } else { byte };
+        let (&exponent, rest) = rest.split_first()?;
+        let exponent = i16::try_from(i64::from(plain(exponent)) + EXPONENTS.start()).ok()?;
+        let end = rest.iter().position(|byte| plain(*byte) == 0)?;
+        let digits = rest.get(..end)?.iter().map(|byte| plain(*byte).checked_sub(1)).collect::<Option<_>>()?;
+        Some((Self { negative, exponent, digits }, end + 3))
+    }
+
+    fn from_parts(negative: bool, mut digits: Vec<u8>, exponent: i64) -> Result<Self, NotANumber> {
+        let zeros = digits.iter().take_while(|digit| **digit == 0).count();
+        digits.drain(..zeros);
+        let exponent = exponent - i64::try_from(zeros).map_err(|_| NotANumber("the number is too long"))?;
+        while digits.last() == Some(&0) {
+            digits.pop();
+        }
+        if digits.is_empty() {
+            return Ok(Self { negative: false, exponent: 0, digits });
+        }
+        if digits.len() > NUMBER_DIGITS {
+            return Err(NotANumber("the number has more than 38 significant digits"));
+        }
+        if !EXPONENTS.contains(&exponent) {
+            return Err(NotANumber("the number's magnitude is out of range"));
+        }
+        let exponent = i16::try_from(exponent).map_err(|_| NotANumber("the number's magnitude is out of range"))?;
+        Ok(Self { negative, exponent, digits })
+    }
+}
+
+impl From<i64> for Number {
+    fn from(value: i64) -> Self {
+        let mut rest = value.unsigned_abs();
+        let mut digits = Vec::with_capacity(20);
+        while rest > 0 {
+            digits.push(u8::try_from(rest % 10).unwrap_or(0));
+            rest /= 10;
+        }
+        digits.reverse();
+        let exponent = i16::try_from(digits.len()).unwrap_or(0);
+        while digits.last() == Some(&0) {
+            digits.pop();
+        }
+        Self { negative: value < 0, exponent: if digits.is_empty() { 0 } else { exponent }, digits }
+    }
+}
+
+impl FromStr for Number {
+    type Err = NotANumber;
+
+    fn from_str(text: &str) -> Result<Self, NotANumber> {
+        const BAD: NotANumber = NotANumber("the text is not a number");
+        let (negative, text) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().map_err(|_| BAD)?),
+            None => (text, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(BAD);
+        }
+        let digits = whole.bytes().chain(fraction.bytes()).map(|byte| match byte {
+            b'0'..=b'9' => Ok(byte - b'0'),
+            _ => Err(BAD),
+        });
+        let digits = digits.collect::<Result<Vec<_>, _>>()?;
+        let places = i64::try_from(whole.len()).map_err(|_| BAD)?;
+        Self::from_parts(negative, digits, places + i64::from(exponent))
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.digits.is_empty() {
+            return f.write_str("0");
+        }
+        if self.negative {
+            f.write_str("-")?;
+        }
+        let digit = |place: i64| {
+            let digit = usize::try_from(place).ok().and_then(|place| self.digits.get(place)).copied().unwrap_or(0);
+            char::from(b'0' + digit)
+        };
+        let (exponent, len) = (i64::from(self.exponent), i64::try_from(self.digits.len()).unwrap_or(0));
+        if exponent <= 0 {
+            f.write_str("0")?;
+        }
+        (0..exponent.max(0)).try_for_each(|place| write!(f, "{}", digit(place)))?;
+        if len > exponent {
+            f.write_str(".")?;
+            (exponent..len).try_for_each(|place| write!(f, "{}", digit(place)))?;
+        }
+        Ok(())
+    }
+}
+
+impl Ord for Number {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let sign = |n: &Self| i8::from(!n.digits.is_empty()) * if n.negative { -1 } else { 1 };
+        sign(self).cmp(&sign(other)).then_with(|| {
+            let magnitude = self.exponent.cmp(&other.exponent).then_with(|| self.digits.cmp(&other.digits));
+            if self.negative { magnitude.reverse() } else { magnitude }
+        })
+    }
+}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn n(text: &str) -> Number {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn one_value_has_one_form() {
+        for (text, shown) in [
+            ("0", "0"),
+            ("-0.00", "0"),
+            ("300", "300"),
+            ("3.0e2", "300"),
+            ("+1.50", "1.5"),
+            ("0.001", "0.001"),
+            (".5", "0.5"),
+            ("-12.030", "-12.03"),
+            ("1E-5", "0.00001"),
+            ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ] {
+            assert_eq!(n(text).to_string(), shown);
+            assert_eq!(n(shown), n(text));
+        }
+    }
+
+    #[test]
+    fn what_dynamodb_refuses_is_refused() {
+        for text in ["", "-", ".", "1e", "abc", "1.2.3", "0x10", "1e400", "1e-131", &"1".repeat(39), " 1", "NaN"] {
+            assert!(text.parse::<Number>().is_err(), "{text:?}");
+        }
+        for text in [&"9".repeat(38), "9.9999999999999999999999999999999999999E+125", "1E-130"] {
+            assert!(text.parse::<Number>().is_ok(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn integers_go_there_and_back() {
+        for value in [0, 1, -1, 10, 1_702_387_200, i64::MAX, i64::MIN] {
+            assert_eq!(Number::from(value).to_i64(), Some(value));
+            assert_eq!(Number::from(value), n(&value.to_string()));
+        }
+        assert_eq!(n("9223372036854775808").to_i64(), None);
+        assert_eq!(n("1.5").to_i64(), None);
+    }
+
+    #[test]
+    fn sortable_bytes_have_the_order_of_the_values() {
+        let mut sorted =
+            ["-1e100", "-12", "-11.5", "-2", "-0.5", "-1e-100", "0", "1e-100", "0.5", "1", "2", "10", "11.5", "1e100"]
+                .map(n)
+                .to_vec();
+        sorted.sort_by_key(Number::to_sortable);
+        assert!(sorted.is_sorted());
+        for number in sorted {
+            let mut bytes = number.to_sortable();
+            let len = bytes.len();
+            bytes.extend([1, 2, 3]);
+            assert_eq!(Number::from_sortable(&bytes), Some((number, len)));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What a table looks like: its keys, its indexes, its expiry attribute.
+
+use std::sync::Arc;
+
+use crate::Error;
+use crate::item::{Item, Key, KeyValue, Name};
+use crate::limits;
+
+/// The type of a key attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyKind {
+    S,
+    N,
+    B,
+}
+
+/// A key attribute: name and type.
+pub type KeyAttribute = (Name, KeyKind);
+
+/// The description of a table; cheap to clone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table(Arc<Spec>);
+
+#[derive(Debug, Clone, PartialEq)]
+struct Spec {
+    name: String,
+    partition: KeyAttribute,
+    sort: Option<KeyAttribute>,
+    indexes: Vec<Index>,
+    ttl: Option<Name>,
+}
+
+/// A secondary index. An item without its key attributes is simply not in it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Index {
+    pub name: String,
+    pub partition: KeyAttribute,
+    pub sort: Option<KeyAttribute>,
+    /// Shares the table's partition key (a "local" index on DynamoDB).
+    pub local: bool,
+}
+
+impl Table {
+    /// A table with a partition key alone; the other methods add to it.
+    pub fn new(name: impl Into<String>, partition: impl Into<Name>, kind: KeyKind) -> Self {
+        Self(Arc::new(Spec {
+            name: name.into(),
+            partition: (partition.into(), kind),
+            sort: None,
+            indexes: Vec::new(),
+            ttl: None,
+        }))
+    }
+
+    #[must_use]
+    pub fn sort(self, name: impl Into<Name>, kind: KeyKind) -> Self {
+        self.change(|spec| spec.sort = Some((name.into(), kind)))
+    }
+
+    /// Adds a global index.
+    #[must_use]
+    pub fn index(self, name: impl Into<String>, partition: KeyAttribute, sort: Option<KeyAttribute>) -> Self {
+        self.change(|spec| spec.indexes.push(Index { name: name.into(), partition, sort, local: false }))
+    }
+
+    /// Adds an index over the items of each partition, in another order.
+    #[must_use]
+    pub fn local_index(self, name: impl Into<String>, sort: KeyAttribute) -> Self {
+        self.change(|spec| {
+            let partition = spec.partition.clone();
+            spec.indexes.push(Index { name: name.into(), partition, sort: Some(sort), local: true });
+        })
+    }
+
+    /// Names the attribute that holds the second (since 1970) at which an item ceases to exist.
+    #[must_use]
+    pub fn ttl(self, name: impl Into<Name>) -> Self {
+        self.change(|spec| spec.ttl = Some(name.into()))
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    #[must_use]
+    pub fn partition_attribute(&self) -> &KeyAttribute {
+        &self.0.partition
+    }
+
+    #[must_use]
+    pub fn sort_attribute(&self) -> Option<&KeyAttribute> {
+        self.0.sort.as_ref()
+    }
+
+    #[must_use]
+    pub fn indexes(&self) -> &[Index] {
+        &self.0.indexes
+    }
+
+    #[must_use]
+    pub fn ttl_attribute(&self) -> Option<&str> {
+        self.0.ttl.as_deref()
+    }
+
+    /// The index of that name, or the error that there is none.
+    pub fn index_named(&self, name: &str) -> Result<&Index, Error> {
+        let found = self.indexes().iter().find(|index| index.name == name);
+        found.ok_or_else(|| Error::Invalid(format!("table {} has no index {name}", self.name())))
+    }
+
+    /// The key of an item of this table, checked for presence, type, emptiness and size.
+    pub fn key_of(&self, item: &Item) -> Result<Key, Error> {
+        let partition = self.key_attribute(item, &self.0.partition, limits::PARTITION_KEY_BYTES)?;
+        let sort = match &self.0.sort {
+            Some(attribute) => Some(self.key_attribute(item, attribute, limits::SORT_KEY_BYTES)?),
+            None => None,
+        };
+        Ok(Key { partition, sort })
+    }
+
+    /// The key of an item in an index, or `None` if the item is not in it.
+    pub fn index_key_of(&self, index: &Index, item: &Item) -> Result<Option<Key>, Error> {
+        if item.get(&index.partition.0).is_none() {
+            return Ok(None);
+        }
+        let partition = self.key_attribute(item, &index.partition, limits::PARTITION_KEY_BYTES)?;
+        let sort = match &index.sort {
+            Some(attribute) if item.get(&attribute.0).is_none() => return Ok(None),
+            Some(attribute) => Some(self.key_attribute(item, attribute, limits::SORT_KEY_BYTES)?),
+            None => None,
+        };
+        Ok(Some(Key { partition, sort }))
+    }
+
+    /// Checks that a key given for a `get` or a write fits this table.
+    pub fn check_key(&self, key: &Key) -> Result<(), Error> {
+        self.check_key_value(&self.0.partition, &key.partition, limits::PARTITION_KEY_BYTES)?;
+        match (&self.0.sort, &key.sort) {
+            (Some(attribute), Some(value)) => self.check_key_value(attribute, value, limits::SORT_KEY_BYTES),
+            (None, None) => Ok(()),
+            (Some(_), None) => Err(Error::Invalid(format!("table {} needs a sort key", self.name()))),
+            (None, Some(_)) => Err(Error::Invalid(format!("table {} has no sort key", self.name()))),
+        }
+    }
+
+    /// Checks one key value against the attribute it stands for.
+    pub fn check_key_value(&self, attribute: &KeyAttribute, value: &KeyValue, most: usize) -> Result<(), Error> {
+        let (name, kind) = attribute;
+        let problem = match (kind, value) {
+            (KeyKind::S, KeyValue::S(_)) | (KeyKind::N, KeyValue::N(_)) | (KeyKind::B, KeyValue::B(_)) => {
+                match value.size() {
+                    0 => "must not be empty".to_owned(),
+                    size if size > most => format!("has {size} bytes, at most {most} are allowed"),
+                    _ => return Ok(()),
+                }
+            }
+            _ => format!("must be of type {kind:?}"),
+        };
+        Err(Error::Invalid(format!("key attribute {name} of table {} {problem}", self.name())))
+    }
+
+    /// An item that holds just the key attributes: the start of an update that creates.
+    #[must_use]
+    pub fn key_item(&self, key: &Key) -> Item {
+        let item = Item::new().with(self.0.partition.0.clone(), key.partition.clone());
+        match (&self.0.sort, &key.sort) {
+            (Some((name, _)), Some(value)) => item.with(name.clone(), value.clone()),
+            _ => item,
+        }
+    }
+
+    /// The second at which the item expires, if it does.
+    #[must_use]
+    pub fn expiry_of(&self, item: &Item) -> Option<i64> {
+        self.ttl_attribute().and_then(|name| item.int(name))
+    }
+
+    /// Whether the item has ceased to exist by `now` (seconds since 1970).
+    #[must_use]
+    pub fn is_expired(&self, item: &Item, now: i64) -> bool {
+        self.expiry_of(item).is_some_and(|at| at <= now)
+    }
+
+    /// Everything DynamoDB checks of an item before it stores it.
+    pub fn check_item(&self, item: &Item) -> Result<(), Error> {
+        self.key_of(item)?;
+        for index in self.indexes() {
+            self.index_key_of(index, item)?;
+        }
+        let size = item.size();
+        if size > limits::ITEM_BYTES {
+            let most = limits::ITEM_BYTES;
+            return Err(Error::Invalid(format!(
+                "an item of {} has {size} bytes, at most {most} are allowed",
+                self.name()
+            )));
+        }
+        if item.0.values().any(|value| value.depth() > limits::NESTING) {
+            return Err(Error::Invalid(format!("an item of {} is nested too deep", self.name())));
+        }
+        Ok(())
+    }
+
+    fn key_attribute(&self, item: &Item, attribute: &KeyAttribute, most: usize) -> Result<KeyValue, Error> {
+        let value = item.get(&attribute.0).and_then(KeyValue::from_value).ok_or_else(|| {
+            Error::Invalid(format!(
+                "key attribute {} of table {} is missing or of no key type",
+                attribute.0,
+                self.name()
+            ))
+        })?;
+        self.check_key_value(attribute, &value, most)?;
+        Ok(value)
+    }
+
+    fn change(self, change: impl FnOnce(&mut Spec)) -> Self {
+        let mut spec = Arc::unwrap_or_clone(self.0);
+        change(&mut spec);
+        Self(Arc::new(spec))
+    }
+}

@@ -1,0 +1,275 @@
+//! Writes, the conditions they carry, and the rules every transaction must keep.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::item::{Item, Key, Name, Value};
+use crate::number::Number;
+use crate::table::Table;
+use crate::{Error, limits};
+
+/// One part of a transaction.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Write {
+    /// Stores the whole item in place of what is there.
+    Put { table: Table, item: Item, condition: Condition },
+    /// Changes attributes; without an item under the key, starts from one that has just the key.
+    Update { table: Table, key: Key, changes: Vec<Change>, condition: Condition },
+    /// Removes the item; removing what is not there is no error.
+    Delete { table: Table, key: Key, condition: Condition },
+    /// Writes nothing; the transaction fails if the condition does not hold.
+    Check { table: Table, key: Key, condition: Condition },
+}
+
+/// One change of an update. Key attributes cannot be changed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    Set(Name, Value),
+    Remove(Name),
+    /// Adds to a number; an absent one counts as 0.
+    Add(Name, i64),
+    /// Puts values at the end of a list; an absent one counts as empty.
+    Append(Name, Vec<Value>),
+}
+
+/// What must hold of the item as it is before the transaction.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Condition {
+    /// Nothing needs to hold.
+    None,
+    Exists,
+    NotExists,
+    /// The attribute is there and has this value.
+    Equals(Name, Value),
+    /// The attribute is absent or has another value.
+    Differs(Name, Value),
+    /// The attribute is there, of the same type (string, number or bytes), and smaller.
+    Less(Name, Value),
+    /// The attribute is there, of the same type (string, number or bytes), and larger.
+    Greater(Name, Value),
+    HasAttribute(Name),
+    LacksAttribute(Name),
+    All(Vec<Condition>),
+    Any(Vec<Condition>),
+}
+
+impl Condition {
+    /// Whether the condition holds of `item` (`None`: there is no such item).
+    #[must_use]
+    pub fn holds(&self, item: Option<&Item>) -> bool {
+        let attribute = |name: &str| item.and_then(|item| item.get(name));
+        match self {
+            Self::None => true,
+            Self::Exists => item.is_some(),
+            Self::NotExists => item.is_none(),
+            Self::Equals(name, value) => attribute(name) == Some(value),
+            Self::Differs(name, value) => attribute(name) != Some(value),
+            Self::Less(name, value) => compare(attribute(name), value) == Some(std::cmp::Ordering::Less),
+            Self::Greater(name, value) => compare(attribute(name), value) == Some(std::cmp::Ordering::Greater),
+            Self::HasAttribute(name) => attribute(name).is_some(),
+            Self::LacksAttribute(name) => attribute(name).is_none(),
+            Self::All(all) => all.iter().all(|condition| condition.holds(item)),
+            Self::Any(any) => any.iter().any(|condition| condition.holds(item)),
+        }
+    }
+}
+
+fn compare(left: Option<&Value>, right: &Value) -> Option<std::cmp::Ordering> {
+    match (left?, right) {
+        (Value::S(a), Value::S(b)) => Some(a.cmp(b)),
+        (Value::N(a), Value::N(b)) => Some(a.cmp(b)),
+        (Value::B(a), Value::B(b)) => Some(a.cmp(b)),
+        _ => None,
+    }
+}
+
+impl Write {
+    /// A put without a condition.
+    #[must_use]
+    pub fn put(table: &Table, item: Item) -> Self {
+        Self::Put { table: table.clone(), item, condition: Condition::None }
+    }
+
+    /// A put of an item that must not be there yet.
+    #[must_use]
+    pub fn insert(table: &Table, item: Item) -> Self {
+        Self::Put { table: table.clone(), item, condition: Condition::NotExists }
+    }
+
+    #[must_use]
+    pub fn update(table: &Table, key: Key, changes: Vec<Change>) -> Self {
+        Self::Update { table: table.clone(), key, changes, condition: Condition::None }
+    }
+
+    #[must_use]
+    pub fn delete(table: &Table, key: Key) -> Self {
+        Self::Delete { table: table.clone(), key, condition: Condition::None }
+    }
+
+    #[must_use]
+    pub fn check(table: &Table, key: Key, condition: Condition) -> Self {
+        Self::Check { table: table.clone(), key, condition }
+    }
+
+    /// The same write with this condition.
+    #[must_use]
+    pub fn when(mut self, new: Condition) -> Self {
+        let (Self::Put { condition, .. }
+        | Self::Update { condition, .. }
+        | Self::Delete { condition, .. }
+        | Self::Check { condition, .. }) = &mut self;
+        *condition = new;
+        self
+    }
+
+    #[must_use]
+    pub fn table(&self) -> &Table {
+        let (Self::Put { table, .. }
+        | Self::Update { table, .. }
+        | Self::Delete { table, .. }
+        | Self::Check { table, .. }) = self;
+        table
+    }
+
+    #[must_use]
+    pub fn condition(&self) -> &Condition {
+        let (Self::Put { condition, .. }
+        | Self::Update { condition, .. }
+        | Self::Delete { condition, .. }
+        | Self::Check { condition, .. }) = self;
+        condition
+    }
+
+    /// The key of the item this write is about.
+    pub fn key(&self) -> Result<Key, Error> {
+        match self {
+            Self::Put { table, item, .. } => table.key_of(item),
+            Self::Update { key, .. } | Self::Delete { key, .. } | Self::Check { key, .. } => Ok(key.clone()),
+        }
+    }
+
+    /// The item after this write, given the item before it; `None` where there is none afterwards.
+    pub fn apply(&self, before: Option<Item>) -> Result<Option<Item>, Error> {
+        match self {
+            Self::Put { item, .. } => Ok(Some(item.clone())),
+            Self::Delete { .. } => Ok(None),
+            Self::Check { .. } => Ok(before),
+            Self::Update { table, key, changes, .. } => {
+                let mut item = before.unwrap_or_else(|| table.key_item(key));
+                for change in changes {
+                    change.apply(&mut item.0)?;
+                }
+                table.check_item(&item)?;
+                Ok(Some(item))
+            }
+        }
+    }
+
+    fn check_shape(&self) -> Result<(), Error> {
+        match self {
+            Self::Put { table, item, .. } => table.check_item(item),
+            Self::Update { table, key, changes, .. } => {
+                table.check_key(key)?;
+                let mut seen = HashSet::new();
+                for change in changes {
+                    let name = change.name();
+                    let is_key = table.partition_attribute().0 == name
+                        || table.sort_attribute().is_some_and(|(sort, _)| sort == name);
+                    if is_key {
+                        return Err(Error::Invalid(format!(
+                            "key attribute {name} of {} cannot be changed",
+                            table.name()
+                        )));
+                    }
+                    if !seen.insert(name) {
+                        return Err(Error::Invalid(format!("attribute {name} is changed twice in one update")));
+                    }
+                }
+                Ok(())
+            }
+            Self::Delete { table, key, .. } => table.check_key(key),
+            Self::Check { table, key, condition } => {
+                if *condition == Condition::None {
+                    return Err(Error::Invalid("a check needs a condition".to_owned()));
+                }
+                table.check_key(key)
+            }
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Put { item, .. } => item.size(),
+            Self::Update { changes, .. } => changes.iter().map(Change::size).sum(),
+            Self::Delete { .. } | Self::Check { .. } => 0,
+        }
+    }
+}
+
+impl Change {
+    fn name(&self) -> &str {
+        let (Self::Set(name, _) | Self::Remove(name) | Self::Add(name, _) | Self::Append(name, _)) = self;
+        name
+    }
+
+    fn size(&self) -> usize {
+        self.name().len()
+            + match self {
+                Self::Set(_, value) => value.size(),
+                Self::Append(_, values) => values.iter().map(Value::size).sum(),
+                Self::Remove(_) | Self::Add(..) => 0,
+            }
+    }
+
+    fn apply(&self, attributes: &mut BTreeMap<Name, Value>) -> Result<(), Error> {
+        match self {
+            Self::Set(name, value) => {
+                attributes.insert(name.clone(), value.clone());
+            }
+            Self::Remove(name) => {
+                attributes.remove(name);
+            }
+            Self::Add(name, by) => {
+                let sum = match attributes.get(name) {
+                    None => Some(*by),
+                    Some(Value::N(n)) => n.to_i64().and_then(|n| n.checked_add(*by)),
+                    Some(_) => None,
+                };
+                let sum =
+                    sum.ok_or_else(|| Error::Invalid(format!("attribute {name} is no whole number to add to")))?;
+                attributes.insert(name.clone(), Value::N(Number::from(sum)));
+            }
+            Self::Append(name, values) => match attributes.entry(name.clone()).or_insert(Value::L(Vec::new())) {
+                Value::L(list) => list.extend(values.iter().cloned()),
+                _ => return Err(Error::Invalid(format!("attribute {name} is no list to append to"))),
+            },
+        }
+        Ok(())
+    }
+}
+
+/// The keys of a transaction's writes, after the checks every engine makes before it looks at any item.
+pub fn check_transaction(writes: &[Write]) -> Result<Vec<Key>, Error> {
+    if writes.is_empty() || writes.len() > limits::TRANSACTION_WRITES {
+        let (n, most) = (writes.len(), limits::TRANSACTION_WRITES);
+        return Err(Error::Invalid(format!("a transaction has {n} writes, 1 to {most} are allowed")));
+    }
+    let mut keys = Vec::with_capacity(writes.len());
+    for write in writes {
+        write.check_shape()?;
+        keys.push(write.key()?);
+    }
+    if writes.len() > 1 {
+        let mut seen = HashSet::with_capacity(writes.len());
+        for (write, key) in writes.iter().zip(&keys) {
+            if !seen.insert((write.table().name(), key)) {
+                return Err(Error::Invalid(format!("a transaction names one item of {} twice", write.table().name())));
+            }
+        }
+    }
+    let size: usize = writes.iter().map(Write::size).sum();
+    if size > limits::TRANSACTION_BYTES {
+        let most = limits::TRANSACTION_BYTES;
+        return Err(Error::Invalid(format!("a transaction has {size} bytes, at most {most} are allowed")));
+    }
+    Ok(keys)
+}
