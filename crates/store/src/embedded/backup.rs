@@ -1,0 +1,189 @@
+//! Backup: every entry of a consistent view, in one file that carries its own checksum. Restore: the way back.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use fjall::{Database, Keyspace, PersistMode, Readable};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{Embedded, layout, open_database, read_failed, read_sequence};
+use crate::Error;
+
+const MAGIC: &[u8] = b"tidings backup 1\n";
+const END: u8 = 0xFF;
+/// No entry is longer: an item, its key, and room to spare.
+const ENTRY_BYTES: u32 = 1024 * 1024;
+/// Entries that a restore writes in one batch.
+const BATCH: usize = 2000;
+
+/// What a backup or a restore went over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackupSummary {
+    pub entries: u64,
+    pub bytes: u64,
+    /// The commit up to which it holds everything.
+    pub sequence: u64,
+}
+
+impl Embedded {
+    /// Writes a consistent copy of everything to `out` while the store goes on working.
+    pub fn backup(&self, out: &mut dyn Write) -> Result<BackupSummary, Error> {
+        let snapshot = self.db.snapshot();
+        let mut out = Hashing { inner: out, hash: Xxh3::new(), bytes: 0 };
+        let failed = |e| Error::failed("cannot write the backup", e);
+        out.write_all(MAGIC).map_err(failed)?;
+        let mut entries = 0;
+        for (tag, keyspace) in [(0_u8, &self.items), (1, &self.index)] {
+            for pair in snapshot.iter(keyspace) {
+                let (key, value) = pair.into_inner().map_err(read_failed)?;
+                write_entry(&mut out, tag, &key, &value).map_err(failed)?;
+                entries += 1;
+            }
+        }
+        let mut end = || {
+            out.write_all(&[END])?;
+            out.write_all(&u64::to_be_bytes(entries))?;
+            let digest = out.hash.digest128().to_be_bytes();
+            out.inner.write_all(&digest)?;
+            out.inner.flush()
+        };
+        end().map_err(failed)?;
+        let sequence = snapshot.get(&self.items, super::SEQUENCE_KEY).map_err(read_failed)?;
+        let sequence = sequence.and_then(|bytes| Some(u64::from_be_bytes(bytes.first_chunk().copied()?))).unwrap_or(0);
+        Ok(BackupSummary { entries, bytes: out.bytes, sequence })
+    }
+}
+
+/// Fills an empty directory from a backup; a backup that is damaged or cut leaves the directory empty.
+pub fn restore(input: &mut dyn Read, dir: &Path) -> Result<BackupSummary, Error> {
+    let failed = |e| Error::failed(format!("cannot restore into {}", dir.display()), e);
+    if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(Error::Open(format!("{} is not empty; restore into an empty directory", dir.display())));
+    }
+    std::fs::create_dir_all(dir).map_err(failed)?;
+    let restored = restore_into(input, dir);
+    if restored.is_err() {
+        // Nothing was here before, and half a store must not be taken for a whole one.
+        let _ = std::fs::remove_dir_all(dir);
+    }
+    restored
+}
+
+fn restore_into(input: &mut dyn Read, dir: &Path) -> Result<BackupSummary, Error> {
+    let _lock = layout::lock(dir)?;
+    layout::check_format(dir)?;
+    let (db, items, index) = open_database(dir, 16 * 1024 * 1024)?;
+    let mut input = Hashing { inner: input, hash: Xxh3::new(), bytes: 0 };
+    let mut magic = vec![0; MAGIC.len()];
+    input.read_exact(&mut magic).map_err(cut)?;
+    if magic != MAGIC {
+        return Err(Error::Open("the file is no tidings backup".to_owned()));
+    }
+    let entries = read_entries(&mut input, &db, &items, &index)?;
+    let digest = input.hash.digest128();
+    let mut expected = [0; 16];
+    input.inner.read_exact(&mut expected).map_err(cut)?;
+    if digest.to_be_bytes() != expected {
+        return Err(Error::Corrupt("the backup is damaged: its checksum does not fit".to_owned()));
+    }
+    db.persist(PersistMode::SyncAll).map_err(|e| Error::failed("cannot finish the restore", e))?;
+    let sequence = read_sequence(&items)?;
+    layout::HighWater::of(dir).write(sequence)?;
+    Ok(BackupSummary { entries, bytes: input.bytes, sequence })
+}
+
+fn read_entries(
+    input: &mut Hashing<&mut dyn Read>,
+    db: &Database,
+    items: &Keyspace,
+    index: &Keyspace,
+) -> Result<u64, Error> {
+    let write = |batch: fjall::OwnedWriteBatch| batch.commit().map_err(|e| Error::failed("cannot write", e));
+    let mut batch = db.batch();
+    let mut entries = 0;
+    loop {
+        let mut tag = [0];
+        input.read_exact(&mut tag).map_err(cut)?;
+        let keyspace = match tag {
+            [0] => items,
+            [1] => index,
+            [END] => break,
+            _ => return Err(Error::Corrupt("the backup is damaged".to_owned())),
+        };
+        let (key, value) = (read_bytes(input)?, read_bytes(input)?);
+        batch.insert(keyspace, key, value);
+        entries += 1;
+        if batch.len() >= BATCH {
+            write(std::mem::replace(&mut batch, db.batch()))?;
+        }
+    }
+    write(batch)?;
+    let mut count = [0; 8];
+    input.read_exact(&mut count).map_err(cut)?;
+    if u64::from_be_bytes(count) != entries {
+        return Err(Error::Corrupt("the backup is damaged: entries are missing".to_owned()));
+    }
+    Ok(entries)
+}
+
+fn write_entry(out: &mut impl Write, tag: u8, key: &[u8], value: &[u8]) -> io::Result<()> {
+    out.write_all(&[tag])?;
+    for bytes in [key, value] {
+        out.write_all(&u32::try_from(bytes.len()).map_err(io::Error::other)?.to_be_bytes())?;
+        out.write_all(bytes)?;
+    }
+    Ok(())
+}
+
+fn read_bytes(input: &mut impl Read) -> Result<Vec<u8>, Error> {
+    let mut len = [0; 4];
+    input.read_exact(&mut len).map_err(cut)?;
+    let len = u32::from_be_bytes(len);
+    if len > ENTRY_BYTES {
+        return Err(Error::Corrupt("the backup is damaged: an entry is too long".to_owned()));
+    }
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    input.read_exact(&mut bytes).map_err(cut)?;
+    Ok(bytes)
+}
+
+fn cut(e: io::Error) -> Error {
+    match e.kind() {
+        io::ErrorKind::UnexpectedEof => Error::Corrupt("the backup is cut short".to_owned()),
+        _ => Error::failed("cannot read the backup", e),
+    }
+}
+
+/// Passes bytes on and keeps their checksum and count.
+struct Hashing<T> {
+    inner: T,
+    hash: Xxh3,
+    bytes: u64,
+}
+
+impl<T> Hashing<T> {
+    fn take_in(&mut self, bytes: &[u8]) {
+        self.hash.update(bytes);
+        self.bytes += u64::try_from(bytes.len()).unwrap_or(0);
+    }
+}
+
+impl Write for Hashing<&mut dyn Write> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = self.inner.write(bytes)?;
+        self.take_in(bytes.get(..len).unwrap_or_default());
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl Read for Hashing<&mut dyn Read> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let len = self.inner.read(bytes)?;
+        self.take_in(bytes.get(..len).unwrap_or_default());
+        Ok(len)
+    }
+}

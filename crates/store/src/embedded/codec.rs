@@ -1,0 +1,195 @@
+//! Items as bytes: a version, then names and tagged values, lengths as varints.
+
+use std::collections::BTreeMap;
+
+use crate::item::{Item, Name, Value};
+use crate::number::Number;
+use crate::{Error, limits};
+
+const VERSION: u8 = 1;
+
+const TAG_STRING: u8 = b'S';
+const TAG_NUMBER: u8 = b'N';
+const TAG_BYTES: u8 = b'B';
+const TAG_TRUE: u8 = b'1';
+const TAG_FALSE: u8 = b'0';
+const TAG_NULL: u8 = b'_';
+const TAG_LIST: u8 = b'L';
+const TAG_MAP: u8 = b'M';
+
+pub fn encode(item: &Item) -> Vec<u8> {
+    let mut out = Vec::with_capacity(item.size() + 8 * item.0.len() + 8);
+    out.push(VERSION);
+    put_map(&mut out, &item.0);
+    out
+}
+
+pub fn decode(bytes: &[u8]) -> Result<Item, Error> {
+    let mut reader = Reader { rest: bytes };
+    let item = match reader.byte() {
+        Some(VERSION) => reader.map(0).filter(|_| reader.rest.is_empty()),
+        _ => None,
+    };
+    item.map(Item).ok_or_else(|| Error::Corrupt(format!("an item of {} bytes cannot be read", bytes.len())))
+}
+
+fn put_len(out: &mut Vec<u8>, mut len: usize) {
+    while len >= 0x80 {
+        out.push(u8::try_from(len & 0x7F).unwrap_or(0) | 0x80);
+        len >>= 7;
+    }
+    out.push(u8::try_from(len).unwrap_or(0));
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_len(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+fn put_map(out: &mut Vec<u8>, map: &BTreeMap<Name, Value>) {
+    put_len(out, map.len());
+    for (name, value) in map {
+        put_bytes(out, name.as_bytes());
+        put_value(out, value);
+    }
+}
+
+fn put_value(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::S(text) => {
+            out.push(TAG_STRING);
+            put_bytes(out, text.as_bytes());
+        }
+        Value::N(number) => {
+            out.push(TAG_NUMBER);
+            out.extend(number.to_sortable());
+        }
+        Value::B(bytes) => {
+            out.push(TAG_BYTES);
+            put_bytes(out, bytes);
+        }
+        Value::Bool(true) => out.push(TAG_TRUE),
+        Value::Bool(false) => out.push(TAG_FALSE),
+        Value::Null => out.push(TAG_NULL),
+        Value::L(list) => {
+            out.push(TAG_LIST);
+            put_len(out, list.len());
+            list.iter().for_each(|value| put_value(out, value));
+        }
+        Value::M(map) => {
+            out.push(TAG_MAP);
+            put_map(out, map);
+        }
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*first)
+    }
+
+    fn len(&mut self) -> Option<usize> {
+        let mut len = 0_usize;
+        for shift in (0..).step_by(7).take(5) {
+            let byte = self.byte()?;
+            len |= usize::from(byte & 0x7F) << shift;
+            if byte & 0x80 == 0 {
+                return Some(len);
+            }
+        }
+        None
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let len = self.len()?;
+        let (bytes, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(bytes)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        Some(std::str::from_utf8(self.bytes()?).ok()?.to_owned())
+    }
+
+    fn map(&mut self, depth: usize) -> Option<BTreeMap<Name, Value>> {
+        let len = self.len()?;
+        let mut map = BTreeMap::new();
+        for _ in 0..len {
+            let name = self.text()?;
+            map.insert(Name::Owned(name), self.value(depth)?);
+        }
+        Some(map)
+    }
+
+    fn value(&mut self, depth: usize) -> Option<Value> {
+        if depth > limits::NESTING {
+            return None;
+        }
+        Some(match self.byte()? {
+            TAG_STRING => Value::S(self.text()?),
+            TAG_NUMBER => {
+                let (number, len) = Number::from_sortable(self.rest)?;
+                self.rest = self.rest.get(len..)?;
+                Value::N(number)
+            }
+            TAG_BYTES => Value::B(self.bytes()?.to_vec()),
+            TAG_TRUE => Value::Bool(true),
+            TAG_FALSE => Value::Bool(false),
+            TAG_NULL => Value::Null,
+            TAG_LIST => {
+                let len = self.len()?;
+                // Not reserved: a damaged length must not allocate more than the bytes that are there.
+                let mut list = Vec::new();
+                for _ in 0..len {
+                    list.push(self.value(depth + 1)?);
+                }
+                Value::L(list)
+            }
+            TAG_MAP => Value::M(self.map(depth + 1)?),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Item {
+        let inner = BTreeMap::from([(Name::from("ü"), Value::Null), (Name::from(""), Value::Bool(true))]);
+        Item::new()
+            .with("id", "a\0b")
+            .with("n", "-12.5e10".parse::<Number>().unwrap())
+            .with("bytes", vec![0, 255, 1])
+            .with("no", false)
+            .with("long", "x".repeat(100_000))
+            .with("list", vec![Value::M(inner), Value::L(Vec::new()), Value::from(7_i64)])
+    }
+
+    #[test]
+    fn items_go_there_and_back() {
+        assert_eq!(decode(&encode(&sample())).unwrap(), sample());
+        assert_eq!(decode(&encode(&Item::new())).unwrap(), Item::new());
+    }
+
+    #[test]
+    fn damage_is_an_error_and_never_a_panic() {
+        let bytes = encode(&sample().with("long", "short"));
+        for cut in 0..bytes.len() {
+            assert!(decode(&bytes[..cut]).is_err());
+        }
+        for place in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut damaged = bytes.clone();
+                damaged[place] ^= 1 << bit;
+                let _ = decode(&damaged);
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What a data directory is: the lock, the format version, the ids of tables and indexes, the high-water mark.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::table::Table;
+
+/// The version this program writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// The database inside a data directory.
+pub const DATABASE: &str = "store";
+const FORMAT_FILE: &str = "FORMAT";
+const LOCK_FILE: &str = "LOCK";
+const HIGH_WATER_FILE: &str = "HIGH-WATER";
+
+/// Holds the directory for one process; released by dropping it, or by the process's end.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Takes the directory for this process.
+pub fn lock(dir: &Path) -> Result<Lock, Error> {
+    let path = dir.join(LOCK_FILE);
+    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = open.map_err(|e| cannot("open", &path, e))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            let holder = if holder.trim().is_empty() { String::new() } else { format!(" (process {})", holder.trim()) };
+            return Err(Error::Open(format!(
+                "another tidings{holder} is using the data directory {}; stop it, or choose another directory with --data",
+                dir.display()
+            )));
+        }
+        Err(fs::TryLockError::Error(e)) => return Err(cannot("lock", &path, e)),
+    }
+    // Only for the sentence above; failing to write it does not matter.
+    let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+    Ok(Lock { _file: file })
+}
+
+/// Checks the directory's format, or marks a new directory with ours.
+pub fn check_format(dir: &Path) -> Result<(), Error> {
+    let path = dir.join(FORMAT_FILE);
+    match fs::read_to_string(&path) {
+        Ok(text) => match text.trim().parse::<u32>() {
+            Ok(FORMAT) => Ok(()),
+            Ok(newer) if newer > FORMAT => Err(Error::Open(format!(
+                "the data directory {} has format {newer}, and this tidings knows formats up to {FORMAT}; use a newer tidings",
+                dir.display()
+            ))),
+            _ => Err(Error::Open(format!(
+                "{} says {text:?}, which is no format this tidings can read; restore a backup into an empty directory",
+                path.display()
+            ))),
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            if dir.join(DATABASE).exists() {
+                return Err(Error::Open(format!(
+                    "{} is missing although the directory holds a store; restore a backup into an empty directory",
+                    path.display()
+                )));
+            }
+            write_durably(&path, format!("{FORMAT}\n").as_bytes())
+        }
+        Err(e) => Err(cannot("read", &path, e)),
+    }
+}
+
+/// The last sequence number that was known to be durable, and the place to note a later one.
+#[derive(Debug)]
+pub struct HighWater {
+    path: PathBuf,
+}
+
+impl HighWater {
+    pub fn of(dir: &Path) -> Self {
+        Self { path: dir.join(HIGH_WATER_FILE) }
+    }
+
+    pub fn read(&self) -> Result<u64, Error> {
+        match fs::read_to_string(&self.path) {
+            Ok(text) => text.trim().parse().map_err(|_| {
+                Error::Corrupt(format!(
+                    "{} holds no number; restore a backup into an empty directory",
+                    self.path.display()
+                ))
+            }),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(e) => Err(cannot("read", &self.path, e)),
+        }
+    }
+
+    /// Fails if the journal was cut: the store must have everything up to the mark.
+    pub fn check(&self, sequence: u64) -> Result<(), Error> {
+        let mark = self.read()?;
+        if sequence < mark {
+            return Err(Error::Corrupt(format!(
+                "the store ends at commit {sequence}, but commit {mark} was acknowledged: its journal is cut or damaged; \
+                 restore the last backup into an empty directory"
+            )));
+        }
+        Ok(())
+    }
+
+    pub fn write(&self, sequence: u64) -> Result<(), Error> {
+        write_durably(&self.path, format!("{sequence}\n").as_bytes())
+    }
+}
+
+/// Replaces a small file so that a crash leaves the old or the new content.
+fn write_durably(path: &Path, content: &[u8]) -> Result<(), Error> {
+    let temporary = path.with_extension("new");
+    let replace = || {
+        let mut file = File::create(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        if let Some(dir) = path.parent() {
+            File::open(dir)?.sync_all()?;
+        }
+        Ok(())
+    };
+    replace().map_err(|e| cannot("write", path, e))
+}
+
+fn cannot(what: &str, path: &Path, e: std::io::Error) -> Error {
+    Error::failed(format!("cannot {what} {}", path.display()), e)
+}
+
+/// The ids of a table and its indexes, in the order of [`Table::indexes`].
+#[derive(Debug, Clone)]
+pub struct TableIds {
+    pub table: u16,
+    pub indexes: Vec<u16>,
+}
+
+/// Ids by the name of a table, or of an index as `table/index`.
+pub type Record = BTreeMap<String, u16>;
+
+/// Assigns ids to tables and indexes: those on record keep theirs, new ones get the next. Answers what to add
+/// to the record. Ids start at 1; 0 is for our own entries.
+pub fn assign_ids(record: &Record, tables: &[Table]) -> Result<(BTreeMap<String, TableIds>, Record), Error> {
+    let mut next = record.values().max().copied().unwrap_or(0);
+    let mut added = BTreeMap::new();
+    let mut id_of = |name: String| -> Result<u16, Error> {
+        if let Some(id) = record.get(&name).or_else(|| added.get(&name)) {
+            return Ok(*id);
+        }
+        next =
+            next.checked_add(1).filter(|id| *id < u16::MAX).ok_or_else(|| Error::Open("too many tables".to_owned()))?;
+        added.insert(name, next);
+        Ok(next)
+    };
+    let mut ids = BTreeMap::new();
+    for table in tables {
+        let own = id_of(table.name().to_owned())?;
+        let indexes = table.indexes().iter().map(|index| id_of(format!("{}/{}", table.name(), index.name)));
+        let indexes = indexes.collect::<Result<Vec<_>, _>>()?;
+        ids.insert(table.name().to_owned(), TableIds { table: own, indexes });
+    }
+    Ok((ids, added))
+}

@@ -1,0 +1,373 @@
+//! The embedded engine: items and index entries in two fjall keyspaces under one journal.
+//!
+//! `layout` is the data directory, `keys` and `codec` the bytes, `plan` what happens before the committer,
+//! `commit` the one thread that writes, `read` the queries, `sweep` what removes expired items, `backup` the
+//! way out and back in.
+
+mod backup;
+mod codec;
+mod commit;
+mod keys;
+mod layout;
+mod plan;
+mod read;
+mod space;
+mod sweep;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use tidings_core::time::Clock;
+use tokio::sync::{mpsc, oneshot};
+
+pub use backup::{BackupSummary, restore};
+
+use crate::item::{Item, Key};
+use crate::query::{Page, Query};
+use crate::table::Table;
+use crate::write::Write;
+use crate::{Error, Health, Store};
+use commit::{Committer, Request};
+use layout::TableIds;
+use read::{Reader, read_failed};
+
+/// Our own entries stand under table id 0.
+const SEQUENCE_KEY: &[u8] = b"\0\0sequence";
+const IDS_PREFIX: &[u8] = b"\0\0id/";
+
+/// Transactions that may wait for the committer; more callers than that wait to hand theirs in.
+const QUEUE: usize = 4096;
+/// How often the high-water mark follows the commits.
+const HIGH_WATER_EVERY: Duration = Duration::from_secs(1);
+
+/// How to open the store.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub dir: PathBuf,
+    /// Bytes of blocks kept in memory.
+    pub cache_bytes: u64,
+    /// Free bytes on the disk below which writes are refused.
+    pub reserve_bytes: u64,
+    /// Only for the negative control of the crash tests: acknowledges what a power cut would lose.
+    pub acknowledge_before_fsync: bool,
+}
+
+impl Options {
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            cache_bytes: 64 * 1024 * 1024,
+            reserve_bytes: 256 * 1024 * 1024,
+            acknowledge_before_fsync: false,
+        }
+    }
+}
+
+/// Hears of every group commit, for metrics.
+pub trait Observer: Send + Sync + 'static {
+    fn committed(&self, transactions: usize, bytes: usize, took: Duration);
+}
+
+/// An observer that does not care.
+impl Observer for () {
+    fn committed(&self, _transactions: usize, _bytes: usize, _took: Duration) {}
+}
+
+/// The engine on a local directory. Cheap to share behind an `Arc`; closes when the last one goes.
+pub struct Embedded {
+    db: Database,
+    items: Keyspace,
+    index: Keyspace,
+    shared: Arc<Shared>,
+    requests: Option<mpsc::Sender<Request>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    _lock: layout::Lock,
+}
+
+/// What the committer and the callers both see.
+struct Shared {
+    clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+    tables: Tables,
+    space: space::Space,
+    /// The last commit known to be durable.
+    sequence: AtomicU64,
+    broken: Mutex<Option<String>>,
+}
+
+/// The open tables by name and by id.
+struct Tables {
+    by_name: BTreeMap<String, (Table, TableIds)>,
+    names: BTreeMap<u16, String>,
+}
+
+impl Embedded {
+    /// Opens or makes the store in a directory, for `tables`.
+    pub fn open(
+        options: &Options,
+        tables: &[Table],
+        clock: Arc<dyn Clock>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, Error> {
+        let dir = &options.dir;
+        std::fs::create_dir_all(dir)
+            .map_err(|e| Error::failed(format!("cannot make the data directory {}", dir.display()), e))?;
+        let lock = layout::lock(dir)?;
+        layout::check_format(dir)?;
+        let (db, items, index) = open_database(dir, options.cache_bytes)?;
+        let sequence = read_sequence(&items)?;
+        let high_water = layout::HighWater::of(dir);
+        high_water.check(sequence)?;
+
+        let record = read_ids(&items)?;
+        let (ids, added) = layout::assign_ids(&record, tables)?;
+        let tables = Tables::new(tables, ids);
+        record_ids(&db, &items, &added)?;
+        for (table, ids) in tables.by_name.values() {
+            let is_new_table = added.contains_key(table.name());
+            let is_new = |index: &str| added.contains_key(&format!("{}/{index}", table.name()));
+            if !is_new_table && table.indexes().iter().any(|index| is_new(&index.name)) {
+                build_indexes(&db, &items, &index, table, ids)?;
+            }
+        }
+
+        let space = space::Space { dir: dir.clone(), reserve_bytes: options.reserve_bytes };
+        let shared = Arc::new(Shared {
+            clock,
+            observer,
+            tables,
+            space,
+            sequence: AtomicU64::new(sequence),
+            broken: Mutex::new(None),
+        });
+        let (requests, receiver) = mpsc::channel(QUEUE);
+        let committer = Committer {
+            db: db.clone(),
+            items: items.clone(),
+            index: index.clone(),
+            shared: Arc::clone(&shared),
+            requests: receiver,
+            acknowledge_before_fsync: options.acknowledge_before_fsync,
+        };
+        let (stop, stopped) = std::sync::mpsc::channel();
+        let watched = Arc::clone(&shared);
+        let committer = spawn("committer", move || {
+            committer.run();
+            drop(stop);
+        })?;
+        let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &stopped))?;
+        let threads = vec![committer, marker];
+        Ok(Self { db, items, index, shared, requests: Some(requests), threads, _lock: lock })
+    }
+
+    /// The number of the last durable commit.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.shared.sequence.load(Ordering::Acquire)
+    }
+
+    /// Bytes the store takes on disk.
+    pub fn disk_bytes(&self) -> Result<u64, Error> {
+        self.db.disk_space().map_err(read_failed)
+    }
+
+    async fn submit<T>(&self, make: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Request) -> Result<T, Error> {
+        let gone = || Error::ReadOnly(self.shared.broken().unwrap_or_else(|| "the store is closed".to_owned()));
+        let (reply, answer) = oneshot::channel();
+        let requests = self.requests.as_ref().ok_or_else(gone)?;
+        requests.send(make(reply)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+#[async_trait]
+impl Store for Embedded {
+    async fn get(&self, table: &Table, key: &Key) -> Result<Option<Item>, Error> {
+        table.check_key(key)?;
+        let ids = self.shared.tables.ids(table)?;
+        let bytes = self.items.get(keys::item(ids.table, key)).map_err(read_failed)?;
+        let item = bytes.map(|bytes| codec::decode(&bytes)).transpose()?;
+        let now = self.shared.clock.now().as_second();
+        Ok(item.filter(|item| !table.is_expired(item, now)))
+    }
+
+    async fn query(&self, table: &Table, query: &Query) -> Result<Page, Error> {
+        let ids = self.shared.tables.ids(table)?;
+        let now = self.shared.clock.now().as_second();
+        Reader { db: &self.db, items: &self.items, index: &self.index, now }.query(table, ids, query)
+    }
+
+    async fn transact(&self, writes: Vec<Write>) -> Result<(), Error> {
+        let plan = plan::plan(&self.shared.tables, writes)?;
+        self.submit(|reply| Request::Transact(plan, reply)).await
+    }
+
+    fn health(&self) -> Health {
+        match self.shared.broken().or_else(|| self.shared.space.shortage()) {
+            Some(why) => Health::ReadOnly(why),
+            None => Health::Ready,
+        }
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.requests = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn next_sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Acquire) + 1
+    }
+
+    fn committed(&self, sequence: u64) {
+        self.sequence.store(sequence, Ordering::Release);
+    }
+
+    fn broken(&self) -> Option<String> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends all writing, with the reason that everybody will be told from now on.
+    fn break_down(&self, e: &fjall::Error) -> String {
+        let cause = match e {
+            fjall::Error::Io(e) => e.to_string(),
+            fjall::Error::Poisoned => "a background write failed".to_owned(),
+            e => e.to_string(),
+        };
+        let why = format!("a write to disk failed ({cause}); check the disk, then start tidings again");
+        tracing::error!(cause, "a write to disk failed: the store is read-only until it is opened again");
+        *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
+        why
+    }
+}
+
+impl Tables {
+    fn new(tables: &[Table], mut ids: BTreeMap<String, TableIds>) -> Self {
+        let mut by_name = BTreeMap::new();
+        let mut names = BTreeMap::new();
+        for table in tables {
+            if let Some(ids) = ids.remove(table.name()) {
+                names.insert(ids.table, table.name().to_owned());
+                by_name.insert(table.name().to_owned(), (table.clone(), ids));
+            }
+        }
+        Self { by_name, names }
+    }
+
+    fn ids(&self, table: &Table) -> Result<&TableIds, Error> {
+        let found = self.by_name.get(table.name());
+        found.map(|(_, ids)| ids).ok_or_else(|| Error::Invalid(format!("there is no table {}", table.name())))
+    }
+
+    /// The table whose item has this key.
+    fn of_item_key(&self, item_key: &[u8]) -> Option<(&Table, &TableIds)> {
+        let id = u16::from_be_bytes(item_key.first_chunk().copied()?);
+        self.by_name.get(self.names.get(&id)?).map(|(table, ids)| (table, ids))
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>, Error> {
+    let thread = std::thread::Builder::new().name(format!("store-{name}")).spawn(run);
+    thread.map_err(|e| Error::failed("cannot start a thread", e))
+}
+
+fn open_database(dir: &Path, cache_bytes: u64) -> Result<(Database, Keyspace, Keyspace), Error> {
+    let open = || {
+        let db = Database::builder(dir.join(layout::DATABASE))
+            .cache_size(cache_bytes)
+            // Small journals: what a crash leaves to replay bounds the time to start again.
+            .max_journaling_size(128 * 1024 * 1024)
+            .open()?;
+        let items = db.keyspace("items", || KeyspaceCreateOptions::default().max_memtable_size(24 * 1024 * 1024))?;
+        let index = db.keyspace("index", || KeyspaceCreateOptions::default().max_memtable_size(16 * 1024 * 1024))?;
+        Ok((db, items, index))
+    };
+    open().map_err(|e: fjall::Error| match e {
+        fjall::Error::Io(e) => Error::failed(format!("cannot open the store in {}", dir.display()), e),
+        e => Error::Corrupt(format!(
+            "cannot open the store in {}: {e}; restore the last backup into an empty directory",
+            dir.display()
+        )),
+    })
+}
+
+fn read_sequence(items: &Keyspace) -> Result<u64, Error> {
+    let Some(bytes) = items.get(SEQUENCE_KEY).map_err(read_failed)? else { return Ok(0) };
+    let bytes = <[u8; 8]>::try_from(&*bytes);
+    bytes.map(u64::from_be_bytes).map_err(|_| Error::Corrupt("the commit sequence cannot be read".to_owned()))
+}
+
+fn read_ids(items: &Keyspace) -> Result<layout::Record, Error> {
+    let mut record = BTreeMap::new();
+    for pair in items.prefix(IDS_PREFIX) {
+        let (key, value) = pair.into_inner().map_err(read_failed)?;
+        let name = key.get(IDS_PREFIX.len()..).and_then(|name| std::str::from_utf8(name).ok());
+        let id = <[u8; 2]>::try_from(&*value).map(u16::from_be_bytes);
+        let (Some(name), Ok(id)) = (name, id) else {
+            return Err(Error::Corrupt("the record of tables cannot be read".to_owned()));
+        };
+        record.insert(name.to_owned(), id);
+    }
+    Ok(record)
+}
+
+fn record_ids(db: &Database, items: &Keyspace, added: &layout::Record) -> Result<(), Error> {
+    let mut batch = db.batch();
+    for (name, id) in added {
+        batch.insert(items, [IDS_PREFIX, name.as_bytes()].concat(), id.to_be_bytes().to_vec());
+    }
+    batch.durability(Some(PersistMode::SyncAll)).commit().map_err(|e| Error::failed("cannot record the tables", e))
+}
+
+/// Makes the entries of a table that got a new index since it was last open.
+fn build_indexes(
+    db: &Database,
+    items: &Keyspace,
+    index: &Keyspace,
+    table: &Table,
+    ids: &TableIds,
+) -> Result<(), Error> {
+    let write = |batch: fjall::OwnedWriteBatch| {
+        batch.durability(Some(PersistMode::SyncAll)).commit().map_err(|e| Error::failed("cannot build an index", e))
+    };
+    let mut batch = db.batch();
+    for pair in items.prefix(ids.table.to_be_bytes()) {
+        let (item_key, value) = pair.into_inner().map_err(read_failed)?;
+        let item = codec::decode(&value)?;
+        for entry in plan::entries(table, ids, &table.key_of(&item)?, &item_key, &item)? {
+            batch.insert(index, entry, fjall::Slice::from([]));
+        }
+        if batch.len() >= 10_000 {
+            write(std::mem::replace(&mut batch, db.batch()))?;
+        }
+    }
+    write(batch)
+}
+
+/// Notes the last durable commit now and then, and once more at the end. It may lag; it must never lead.
+fn keep_high_water(mark: &layout::HighWater, shared: &Shared, mut noted: u64, stopped: &std::sync::mpsc::Receiver<()>) {
+    loop {
+        let running = matches!(stopped.recv_timeout(HIGH_WATER_EVERY), Err(std::sync::mpsc::RecvTimeoutError::Timeout));
+        let sequence = shared.sequence.load(Ordering::Acquire);
+        if sequence > noted && shared.broken().is_none() {
+            match mark.write(sequence) {
+                Ok(()) => noted = sequence,
+                Err(e) => tracing::warn!(error = %e, "cannot note the high-water mark"),
+            }
+        }
+        if !running {
+            return;
+        }
+    }
+}
