@@ -2,6 +2,9 @@
 //!
 //! Everything here is a function of its arguments, so that it can be tested exhaustively and simulated.
 
+pub mod envelope;
 pub mod ids;
+pub mod json;
+pub mod limits;
 pub mod pattern;
 pub mod time;

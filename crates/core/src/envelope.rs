@@ -1,0 +1,249 @@
+//! The one event model: what every source's input becomes (SX-01).
+
+use std::fmt::Write as _;
+
+use serde_json::value::RawValue;
+
+use crate::json::{BadJson, Fields};
+use crate::limits::{CORRELATION_CHARS, EXTENSIONS, NAME_CHARS, SUBJECT_CHARS};
+use crate::time::{self, Timestamp};
+
+/// An event as it is accepted: validated, with every default filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    pub event_id: String,
+    pub event_type: String,
+    pub event_version: String,
+    pub event_timestamp: Timestamp,
+    pub correlation_id: String,
+    pub source: Option<String>,
+    pub subject: Option<String>,
+    /// The text of a JSON object, as it came.
+    pub data: String,
+    /// Fields beyond the envelope's own: name and JSON text, as they came.
+    pub extensions: Vec<(String, String)>,
+}
+
+/// One field that is wrong, and why.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct FieldError {
+    pub field: String,
+    pub message: String,
+}
+
+impl FieldError {
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into() }
+    }
+}
+
+impl From<BadJson> for FieldError {
+    fn from(bad: BadJson) -> Self {
+        Self::new("", bad.0)
+    }
+}
+
+/// What an event gets that does not say it itself.
+pub struct Defaults<'a> {
+    pub now: Timestamp,
+    pub correlation_id: &'a str,
+    pub event_id: &'a dyn Fn() -> String,
+}
+
+/// Reads one event from the text of a JSON object, or names every field that is wrong.
+pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
+    let fields: Fields = crate::json::parse(text).map_err(|bad| vec![bad.into()])?;
+    let mut draft = Draft::default();
+    for (name, value) in fields.0 {
+        // The same thing under the names that the seeds give it (SX-03, S003-56).
+        match name.as_ref() {
+            "eventId" => draft.event_id = Some(value),
+            "eventType" => draft.event_type = Some(value),
+            "eventVersion" => draft.event_version = Some(value),
+            "eventTimestamp" => draft.event_timestamp = Some(value),
+            "correlationId" | "correlation_id" | "CorrelationId" => draft.correlation_id = Some(value),
+            "source" => draft.source = Some(value),
+            "subject" => draft.subject = Some(value),
+            "data" => draft.data = Some(value),
+            "payload" if draft.payload.is_none() => draft.payload = Some(value),
+            _ => draft.extensions.push((name.into_owned(), value.get().to_owned())),
+        }
+    }
+    draft.finish(defaults)
+}
+
+#[derive(Default)]
+struct Draft<'a> {
+    event_id: Option<&'a RawValue>,
+    event_type: Option<&'a RawValue>,
+    event_version: Option<&'a RawValue>,
+    event_timestamp: Option<&'a RawValue>,
+    correlation_id: Option<&'a RawValue>,
+    source: Option<&'a RawValue>,
+    subject: Option<&'a RawValue>,
+    data: Option<&'a RawValue>,
+    payload: Option<&'a RawValue>,
+    extensions: Vec<(String, String)>,
+}
+
+impl Draft<'_> {
+    fn finish(mut self, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
+        let mut errors = Vec::new();
+        let event_id = text_field(&mut errors, "eventId", self.event_id, NAME_CHARS);
+        let event_type = text_field(&mut errors, "eventType", self.event_type, NAME_CHARS);
+        if event_type.is_none() && errors.iter().all(|error| error.field != "eventType") {
+            errors.push(FieldError::new("eventType", "is required"));
+        }
+        let event_version = text_field(&mut errors, "eventVersion", self.event_version, NAME_CHARS);
+        if event_version.as_deref().is_some_and(|version| !is_version(version)) {
+            errors.push(FieldError::new("eventVersion", "must be a version such as \"1.0\" or \"1.0.0\""));
+        }
+        let event_timestamp = given(self.event_timestamp).map(|value| read_time(value.get())).transpose();
+        let event_timestamp = event_timestamp.unwrap_or_else(|message| {
+            errors.push(FieldError::new("eventTimestamp", message));
+            None
+        });
+        let correlation_id = text_field(&mut errors, "correlationId", self.correlation_id, CORRELATION_CHARS);
+        let source = text_field(&mut errors, "source", self.source, NAME_CHARS);
+        let subject = text_field(&mut errors, "subject", self.subject, SUBJECT_CHARS);
+        if let (Some(_), Some(payload)) = (self.data, self.payload) {
+            self.extensions.push(("payload".to_owned(), payload.get().to_owned()));
+        }
+        let data = given(self.data.or(self.payload)).map_or("{}", RawValue::get);
+        if !data.starts_with('{') {
+            errors.push(FieldError::new("data", "must be an object"));
+        }
+        if self.extensions.len() > EXTENSIONS {
+            errors.push(FieldError::new("", format!("has more than {EXTENSIONS} fields beyond the envelope's own")));
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        Ok(Envelope {
+            event_id: event_id.unwrap_or_else(defaults.event_id),
+            event_type: event_type.unwrap_or_default(),
+            event_version: event_version.unwrap_or_else(|| "1.0".to_owned()),
+            event_timestamp: event_timestamp.unwrap_or(defaults.now),
+            correlation_id: correlation_id.unwrap_or_else(|| defaults.correlation_id.to_owned()),
+            source,
+            subject,
+            data: data.to_owned(),
+            extensions: self.extensions,
+        })
+    }
+}
+
+/// A field that is there and not null.
+fn given(value: Option<&RawValue>) -> Option<&RawValue> {
+    value.filter(|value| value.get() != "null")
+}
+
+fn text_field(errors: &mut Vec<FieldError>, field: &str, value: Option<&RawValue>, most: usize) -> Option<String> {
+    let value = given(value)?;
+    let Ok(text) = serde_json::from_str::<String>(value.get()) else {
+        errors.push(FieldError::new(field, "must be a string"));
+        return None;
+    };
+    match check_name(&text, most) {
+        Ok(()) => Some(text),
+        Err(message) => {
+            errors.push(FieldError::new(field, message));
+            None
+        }
+    }
+}
+
+/// Whether text can be a name: not empty, not too long, no control characters.
+pub fn check_name(text: &str, most: usize) -> Result<(), String> {
+    if text.trim().is_empty() {
+        Err("must not be empty".to_owned())
+    } else if text.chars().count() > most {
+        Err(format!("must have at most {most} characters"))
+    } else if text.chars().any(char::is_control) {
+        Err("must not contain control characters".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+fn is_version(text: &str) -> bool {
+    let parts: Vec<_> = text.split('.').collect();
+    parts.len() <= 3
+        && parts.iter().all(|part| (1..=9).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The time a JSON value names: ISO 8601 text, or a number since 1970 in s, ms, µs or ns by its magnitude
+/// (S003-58, S001-40).
+pub fn read_time(json: &str) -> Result<Timestamp, String> {
+    const BAD: &str = "must be a time as in \"2026-01-31T12:00:00Z\"";
+    let at = if let Ok(text) = serde_json::from_str::<String>(json) {
+        text.parse::<Timestamp>().map_err(|_| BAD.to_owned())?
+    } else {
+        let number: f64 = serde_json::from_str(json).map_err(|_| BAD.to_owned())?;
+        epoch(json, number).ok_or_else(|| BAD.to_owned())?
+    };
+    let year = at.to_zoned(jiff::tz::TimeZone::UTC).year();
+    if (1970..=9999).contains(&year) { Ok(at) } else { Err("must lie between the years 1970 and 9999".to_owned()) }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the magnitude is checked, and fractions below 1 ns do not matter")]
+fn epoch(json: &str, number: f64) -> Option<Timestamp> {
+    let per_second: i128 = match number.abs() {
+        n if n < 1e11 => 1,
+        n if n < 1e14 => 1_000,
+        n if n < 1e17 => 1_000_000,
+        n if n < 1e20 => 1_000_000_000,
+        _ => return None,
+    };
+    let nanos = match json.parse::<i128>() {
+        Ok(whole) => whole * (1_000_000_000 / per_second),
+        Err(_) => (number * (1_000_000_000 / per_second) as f64) as i128,
+    };
+    Timestamp::from_nanosecond(nanos).ok()
+}
+
+impl Envelope {
+    /// The event as JSON text with its fields in a fixed order: what rules see and what is stored.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut out = String::with_capacity(self.data.len() + 320);
+        out.push('{');
+        let mut text = |name: &str, value: &str| {
+            let _ = write!(out, "{}\"{name}\":", if out.len() > 1 { "," } else { "" });
+            push_json_text(&mut out, value);
+        };
+        text("eventId", &self.event_id);
+        text("eventType", &self.event_type);
+        text("eventVersion", &self.event_version);
+        text("eventTimestamp", &time::iso_micros(self.event_timestamp));
+        text("correlationId", &self.correlation_id);
+        for (name, value) in [("source", &self.source), ("subject", &self.subject)] {
+            if let Some(value) = value {
+                text(name, value);
+            }
+        }
+        let _ = write!(out, ",\"data\":{}", self.data);
+        for (name, json) in &self.extensions {
+            out.push(',');
+            push_json_text(&mut out, name);
+            let _ = write!(out, ":{json}");
+        }
+        out.push('}');
+        out
+    }
+}
+
+/// Appends a JSON string; text without anything to escape is copied whole.
+fn push_json_text(out: &mut String, text: &str) {
+    if text.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+        out.push_str(&serde_json::Value::from(text).to_string());
+    } else {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+    }
+}
+
+#[cfg(test)]
+#[path = "envelope_tests.rs"]
+mod tests;
