@@ -5,6 +5,7 @@
 //! the same behaviour for tests, [`faults`] a decorator that makes any engine fail on purpose, and
 //! [`conformance`] the suite every one of them passes. Nothing here knows what an alert or a ticket is.
 
+pub mod codec;
 pub mod embedded;
 pub mod error;
 pub mod item;

@@ -12,7 +12,8 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot};
 
 use super::plan::{self, Action, Plan, Step};
-use super::{Shared, codec, keys};
+use super::{Shared, keys};
+use crate::codec;
 use crate::Error;
 use crate::error::FailedCondition;
 use crate::item::Item;

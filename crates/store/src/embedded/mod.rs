@@ -5,7 +5,6 @@
 //! way out and back in.
 
 mod backup;
-mod codec;
 mod commit;
 mod keys;
 mod layout;
@@ -28,6 +27,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use backup::{BackupSummary, restore};
 
 use crate::item::{Item, Key};
+use crate::codec;
 use crate::query::{Page, Query};
 use crate::table::Table;
 use crate::write::Write;

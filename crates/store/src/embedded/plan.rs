@@ -6,7 +6,8 @@
 use fjall::Slice;
 
 use super::layout::TableIds;
-use super::{Tables, codec, keys};
+use super::{Tables, keys};
+use crate::codec;
 use crate::Error;
 use crate::item::{Item, Key};
 use crate::table::Table;

@@ -3,7 +3,8 @@
 use fjall::{Database, Keyspace, Readable, Snapshot};
 
 use super::layout::TableIds;
-use super::{codec, keys};
+use super::keys;
+use crate::codec;
 use crate::item::Item;
 use crate::query::{Page, Query, cursor_of};
 use crate::table::{Index, Table};

@@ -17,6 +17,8 @@ const TAG_NULL: u8 = b'_';
 const TAG_LIST: u8 = b'L';
 const TAG_MAP: u8 = b'M';
 
+/// The bytes of an item.
+#[must_use]
 pub fn encode(item: &Item) -> Vec<u8> {
     let mut out = Vec::with_capacity(item.size() + 8 * item.0.len() + 8);
     out.push(VERSION);
@@ -24,6 +26,7 @@ pub fn encode(item: &Item) -> Vec<u8> {
     out
 }
 
+/// The item that [`encode`] made these bytes of; anything else is an error, never a panic.
 pub fn decode(bytes: &[u8]) -> Result<Item, Error> {
     let mut reader = Reader { rest: bytes };
     let item = match reader.byte() {

@@ -1,0 +1,172 @@
+//! The audit log (SX-19): every administrative action, in the same transaction as its effect, in a hash chain.
+
+pub mod http;
+mod record;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tidings_core::time::{Clock, Timestamp};
+use tidings_store::{Condition, Error, Item, Page, Query, Range, Store, Write};
+use tokio::sync::Mutex;
+
+pub use record::{Entry, table};
+
+/// Writers that lose the race for the next number try so often; more is a sign of something else.
+const TRIES: usize = 20;
+
+/// Something somebody did that must be on record.
+#[derive(Debug, Clone)]
+pub struct Action {
+    name: &'static str,
+    entity: &'static str,
+    entity_id: String,
+    details: Value,
+}
+
+impl Action {
+    pub fn new(name: &'static str, entity: &'static str, entity_id: impl Into<String>) -> Self {
+        Self { name, entity, entity_id: entity_id.into(), details: Value::Null }
+    }
+
+    #[must_use]
+    pub fn details(mut self, details: Value) -> Self {
+        self.details = details;
+        self
+    }
+}
+
+/// Which entries a reader wants; the first that is given decides the index, the rest filter.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+pub struct Filter {
+    pub user: Option<String>,
+    pub action: Option<String>,
+    pub entity: Option<String>,
+    pub entity_id: Option<String>,
+    pub from: Option<Timestamp>,
+    pub to: Option<Timestamp>,
+}
+
+pub struct Audit {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    /// Entries of this process queue here instead of racing each other for the next number.
+    turn: Mutex<()>,
+}
+
+impl Audit {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock, turn: Mutex::new(()) }
+    }
+
+    /// Records an action together with the writes that are its effect: both, or neither.
+    pub async fn record_with(&self, user: &str, correlation_id: &str, action: Action, effect: Vec<Write>) -> Result<Entry, Error> {
+        let _turn = self.turn.lock().await;
+        for _ in 0..TRIES {
+            let head = self.store.get(&table(), &record::head_key()).await?;
+            let entry = self.next_entry(head.as_ref(), user, correlation_id, &action);
+            let mut writes = chain(head.as_ref(), &entry);
+            writes.extend(effect.iter().cloned());
+            match self.store.transact(writes).await {
+                // Only the head may have moved on; a refused effect is the caller's to judge.
+                Err(error @ Error::Conflict { .. }) if error.conflict_on(0).is_some() => {}
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(entry),
+            }
+        }
+        Err(Error::Throttled("the audit log is contended".to_owned()))
+    }
+
+    fn next_entry(&self, head: Option<&Item>, user: &str, correlation_id: &str, action: &Action) -> Entry {
+        let mut entry = Entry {
+            seq: head.and_then(|head| head.int("last")).unwrap_or(0) + 1,
+            at: self.clock.now(),
+            user: user.to_owned(),
+            action: action.name.to_owned(),
+            entity: action.entity.to_owned(),
+            entity_id: action.entity_id.clone(),
+            correlation_id: correlation_id.to_owned(),
+            details: if action.details.is_null() { "{}".to_owned() } else { action.details.to_string() },
+            previous: head.and_then(|head| head.str("hash")).unwrap_or_default().to_owned(),
+            hash: String::new(),
+        };
+        // The stored time has microseconds; the hash must be of what is stored.
+        entry.at = Timestamp::from_microsecond(entry.at.as_microsecond()).unwrap_or(entry.at);
+        entry.hash = entry.compute_hash();
+        entry
+    }
+
+    /// One page, newest first, with entries that do not fit the filter left out (a page may be short).
+    pub async fn page(&self, filter: &Filter, limit: usize, after: Option<Item>) -> Result<(Vec<Entry>, Option<Item>), Error> {
+        let query = match (&filter.user, &filter.action, &filter.entity) {
+            (Some(user), ..) => Query::new(user).index("user-index"),
+            (_, Some(action), _) => Query::new(action).index("action-index"),
+            (.., Some(entity)) => Query::new(entity).index("entity-index"),
+            _ => Query::new(record::LOG),
+        };
+        let query = query.range(Range::AtLeast(1_i64.into())).descending().limit(limit).after(after);
+        let Page { items, next } = self.store.query(&table(), &query).await?;
+        let entries = items.iter().map(Entry::from_item).collect::<Result<Vec<_>, _>>()?;
+        Ok((entries.into_iter().filter(|entry| filter.fits(entry)).collect(), next))
+    }
+
+    /// Checks every entry against the one before it and against the head: a changed, missing or cut-off entry shows.
+    pub async fn verify(&self) -> Result<Verification, Error> {
+        let head = self.store.get(&table(), &record::head_key()).await?;
+        let (mut seq, mut hash) = (0, String::new());
+        let mut query = Query::new(record::LOG).range(Range::AtLeast(1_i64.into())).limit(500);
+        loop {
+            let page = self.store.query(&table(), &query).await?;
+            for item in &page.items {
+                let entry = Entry::from_item(item)?;
+                let problem = if entry.seq != seq + 1 {
+                    Some(format!("entry {} is missing", seq + 1))
+                } else if entry.previous != hash || entry.hash != entry.compute_hash() {
+                    Some(format!("entry {} was changed", entry.seq))
+                } else {
+                    None
+                };
+                if problem.is_some() {
+                    return Ok(Verification { entries: seq, problem });
+                }
+                (seq, hash) = (entry.seq, entry.hash);
+            }
+            if page.next.is_none() {
+                break;
+            }
+            query = query.after(page.next);
+        }
+        let last = head.as_ref().and_then(|head| head.int("last")).unwrap_or(0);
+        // Entries may have been added since the head was read; fewer than it says means a cut.
+        let problem = (seq < last).then(|| format!("entries {} to {last} are missing", seq + 1));
+        Ok(Verification { entries: seq, problem })
+    }
+}
+
+/// What [`Audit::verify`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verification {
+    pub entries: i64,
+    pub problem: Option<String>,
+}
+
+fn chain(head: Option<&Item>, entry: &Entry) -> Vec<Write> {
+    let new_head = Item::new().with("log", record::LOG).with("seq", 0_i64).with("last", entry.seq).with("hash", &entry.hash);
+    let unmoved = match head.and_then(|head| head.get("hash")) {
+        Some(hash) => Condition::Equals("hash".into(), hash.clone()),
+        None => Condition::NotExists,
+    };
+    vec![Write::put(&table(), new_head).when(unmoved), Write::insert(&table(), entry.to_item())]
+}
+
+impl Filter {
+    fn fits(&self, entry: &Entry) -> bool {
+        let same = |wanted: &Option<String>, have: &str| wanted.as_ref().is_none_or(|wanted| wanted == have);
+        same(&self.user, &entry.user)
+            && same(&self.action, &entry.action)
+            && same(&self.entity, &entry.entity)
+            && same(&self.entity_id, &entry.entity_id)
+            && self.from.is_none_or(|from| entry.at >= from)
+            && self.to.is_none_or(|to| entry.at <= to)
+    }
+}

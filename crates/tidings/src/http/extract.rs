@@ -1,0 +1,84 @@
+//! What handlers take and give.
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use tidings_core::envelope::FieldError;
+use tidings_core::json;
+
+use super::correlation::CorrelationId;
+use super::params::Params;
+use super::problem::Problem;
+use crate::tokens::Caller;
+
+/// A JSON answer with its status.
+pub struct Json<T>(pub StatusCode, pub T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.1) {
+            Ok(body) => (self.0, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
+            Err(error) => {
+                tracing::error!(%error, "an answer cannot be written as JSON");
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer cannot be written").into_response()
+            }
+        }
+    }
+}
+
+/// A body that says it is JSON: UTF-8 and not nested too deep. What it holds is the handler's to read.
+pub struct JsonText(pub Bytes);
+
+impl JsonText {
+    pub fn text(&self) -> Result<&str, Problem> {
+        Ok(json::text(&self.0)?)
+    }
+
+    /// The body as an object.
+    pub fn object(&self) -> Result<serde_json::Map<String, serde_json::Value>, Problem> {
+        match json::parse::<serde_json::Value>(self.text()?)? {
+            serde_json::Value::Object(fields) => Ok(fields),
+            _ => Err(Problem::invalid(vec![FieldError::new("", "the body must be a JSON object")])),
+        }
+    }
+}
+
+/// The media type of a request in lower case, without its parameters.
+pub fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+impl<S: Send + Sync> FromRequest<S> for JsonText {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let media_type = media_type(request.headers());
+        if !(media_type.is_empty() || media_type == "application/json" || media_type.ends_with("+json")) {
+            let detail = format!("Content-Type {media_type:?} is not accepted here; send application/json");
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail));
+        }
+        let body = Bytes::from_request(request, state).await;
+        Ok(Self(body.map_err(|_| Problem::bad_request("the body cannot be read"))?))
+    }
+}
+
+/// Takes what the gate left in the request.
+macro_rules! from_gate {
+    ($($type:ty),*) => {$(
+        impl<S: Send + Sync> FromRequestParts<S> for $type {
+            type Rejection = Problem;
+
+            async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+                parts.extensions.get::<Self>().cloned().ok_or_else(|| {
+                    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "this call needs a token")
+                })
+            }
+        }
+    )*};
+}
+
+from_gate!(Caller, CorrelationId, Params);

@@ -1,0 +1,227 @@
+//! The gate in front of every handler: who calls, may they, with which parameters and body, and has this been
+//! answered before. It also puts the correlation id on every answer, renders problems, and counts.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::body;
+use super::correlation::{self, CorrelationId};
+use super::metrics::RouteMetrics;
+use super::params::Params;
+use super::problem::Problem;
+use super::route::{Access, BodyRule, Route};
+use super::throttle::{FailedLogins, Rates};
+use crate::app::Services;
+use crate::tokens::{Caller, Scope};
+
+/// What all gates share.
+pub struct Gatekeeper {
+    services: Services,
+    failed_logins: FailedLogins,
+    rates: Rates,
+}
+
+/// The gate of one route.
+pub struct Gate {
+    keeper: Arc<Gatekeeper>,
+    path: &'static str,
+    access: Access,
+    params: Vec<&'static str>,
+    body_rule: BodyRule,
+    metrics: RouteMetrics,
+}
+
+/// Why a request reaches no route.
+#[derive(Debug, Clone, Copy)]
+pub enum Refusal {
+    NotFound,
+    Method,
+}
+
+/// The address of the other side.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub SocketAddr);
+
+impl Gatekeeper {
+    #[must_use]
+    pub fn new(services: Services) -> Self {
+        let limits = &services.config.limits;
+        let failed_logins =
+            FailedLogins::new(limits.failed_auth_attempts, Duration::from_secs(limits.failed_auth_window_seconds));
+        let rates = Rates::new(limits.requests_per_second);
+        Self { services, failed_logins, rates }
+    }
+
+    /// The answer to a request that no route takes.
+    pub fn refuse(&self, request: &Request, refusal: Refusal) -> Response {
+        let correlation = CorrelationId::of(request.headers(), &*self.services.ids, self.services.clock.now());
+        let path = request.uri().path();
+        let problem = match refusal {
+            Refusal::NotFound => Problem::not_found(format!("there is nothing at {path}; GET /openapi.json lists what there is")),
+            Refusal::Method => {
+                let detail = format!("{} is not possible on {path}; GET /openapi.json lists what is", request.method());
+                Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", detail)
+            }
+        };
+        finish(problem.into_response(), &correlation)
+    }
+
+    async fn recognise(&self, request: &Request) -> Result<Caller, Problem> {
+        let unauthorized = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
+        let Some(value) = request.headers().get(header::AUTHORIZATION) else {
+            return Err(unauthorized("this call needs a token: send the header `Authorization: Bearer TOKEN`"));
+        };
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
+        let now = self.services.clock.monotonic();
+        if let Some(seconds) = peer.and_then(|peer| self.failed_logins.blocked(peer, now)) {
+            let detail = "too many unknown tokens came from this address; wait a moment";
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-requests", detail).retry_after(seconds));
+        }
+        let bearer = value.to_str().ok().and_then(|text| {
+            let (scheme, token) = text.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        });
+        let caller = match bearer {
+            Some(bearer) => self.services.tokens.recognise(bearer).await?,
+            None => None,
+        };
+        match caller {
+            Some(caller) => self.within_rate(caller, now),
+            None => {
+                self.note_failure(peer, now);
+                Err(unauthorized("the token is unknown, revoked or expired"))
+            }
+        }
+    }
+
+    fn within_rate(&self, caller: Caller, now: Duration) -> Result<Caller, Problem> {
+        if self.rates.allow(&caller.token.id, now) {
+            return Ok(caller);
+        }
+        let detail = "this token's requests per second are used up (limits.requests_per_second)";
+        Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-requests", detail).retry_after(1))
+    }
+
+    fn note_failure(&self, peer: Option<IpAddr>, now: Duration) {
+        if let Some(peer) = peer {
+            self.failed_logins.note(peer, now);
+        }
+    }
+}
+
+impl Gate {
+    #[must_use]
+    pub fn new(keeper: Arc<Gatekeeper>, route: &Route) -> Self {
+        let metrics = keeper.services.metrics.route(route.method.as_str(), route.path);
+        Self {
+            keeper,
+            path: route.path,
+            access: route.access.clone(),
+            params: route.params.iter().map(|param| param.0).collect(),
+            body_rule: route.body_rule,
+            metrics,
+        }
+    }
+
+    async fn check(&self, request: Request, correlation: &CorrelationId, next: Next) -> Result<Response, Problem> {
+        let services = &self.keeper.services;
+        let caller = match &self.access {
+            Access::Public => None,
+            Access::Scopes(scopes) => Some(permitted(self.keeper.recognise(&request).await?, scopes)?),
+        };
+        let params = Params::read(request.uri().query(), &self.params)?;
+        let (mut parts, body) = request.into_parts();
+        parts.extensions.insert(params);
+        parts.extensions.insert(correlation.clone());
+        let limits = &services.config.limits;
+        let patience = Duration::from_secs(limits.request_timeout_seconds);
+        let has_body = !matches!(parts.method, Method::GET | Method::HEAD);
+        let body = match self.body_rule {
+            BodyRule::Upload => body,
+            BodyRule::Document if !has_body => Body::empty(),
+            BodyRule::Document => {
+                let most = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
+                let bytes = body::read(&parts.headers, body, most, patience).await?;
+                if let (Some(caller), true) = (&caller, parts.method == Method::POST)
+                    && let Some(key) = parts.headers.get("idempotency-key")
+                {
+                    let key = services.idempotency.key(caller, self.path, parts.uri.path(), key, &bytes)?;
+                    parts.extensions.insert(caller.clone());
+                    parts.extensions.insert(key.seed());
+                    let request = Request::from_parts(parts, Body::from(bytes));
+                    return services.idempotency.once(key, next.run(request)).await;
+                }
+                Body::from(bytes)
+            }
+        };
+        if let Some(caller) = caller {
+            parts.extensions.insert(caller);
+        }
+        Ok(next.run(Request::from_parts(parts, body)).await)
+    }
+}
+
+/// Lets a request through to its handler, or answers it.
+pub async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let services = &gate.keeper.services;
+    let started = services.clock.monotonic();
+    let correlation = CorrelationId::of(request.headers(), &*services.ids, services.clock.now());
+    let method = request.method().clone();
+    let response = gate.check(request, &correlation, next).await.unwrap_or_else(IntoResponse::into_response);
+    let response = finish(response, &correlation);
+    let took = services.clock.monotonic().saturating_sub(started);
+    gate.metrics.observe(response.status(), took);
+    tracing::debug!(
+        %method, path = gate.path, status = response.status().as_u16(), took_us = took.as_micros(),
+        correlation_id = correlation.0, "answered"
+    );
+    response
+}
+
+fn permitted(caller: Caller, demands: &[Scope]) -> Result<Caller, Problem> {
+    if caller.may(demands) {
+        return Ok(caller);
+    }
+    let wanted: Vec<_> = demands.iter().map(ToString::to_string).chain(["admin".to_owned()]).collect();
+    let detail = format!("this token's scopes do not allow it; it needs {}", wanted.join(" or "));
+    Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
+}
+
+/// Renders a problem, and puts the correlation id and the safe defaults on the answer.
+fn finish(response: Response, correlation: &CorrelationId) -> Response {
+    let mut response = match response.extensions().get::<Problem>() {
+        Some(problem) => {
+            if problem.status.is_server_error() {
+                tracing::warn!(
+                    status = problem.status.as_u16(), detail = problem.detail, correlation_id = correlation.0, "request failed"
+                );
+            }
+            problem.render(&correlation.0)
+        }
+        // What the framework itself refuses (a path that is not UTF-8, a missing extension) has a plain text body.
+        None if response.status().is_client_error() && !is_ours(&response) => {
+            let detail = response.status().canonical_reason().unwrap_or("the request cannot be understood");
+            Problem::new(response.status(), "bad-request", detail).render(&correlation.0)
+        }
+        None => response,
+    };
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&correlation.0) {
+        headers.insert(correlation::HEADER, value);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn is_ours(response: &Response) -> bool {
+    let content_type = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    content_type.is_some_and(|value| value.starts_with(b"application/"))
+}

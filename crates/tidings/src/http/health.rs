@@ -1,0 +1,71 @@
+//! `/healthz`, `/readyz`, `/metrics`, `/openapi.json`.
+
+use axum::extract::State;
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+use tidings_store::Health;
+
+use super::extract::Json;
+use super::problem::Problem;
+use super::route::Route;
+use crate::app::Services;
+use crate::tokens::Scope;
+
+#[must_use]
+pub fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/healthz", "Whether the process is alive", alive)
+            .public()
+            .answer::<Status>(200, "It is"),
+        Route::new(Method::GET, "/readyz", "Whether the store takes writes and the workers run", ready)
+            .public()
+            .answer::<Status>(200, "Ready")
+            .answer_empty(503, "Not ready; the detail says why"),
+        Route::new(Method::GET, "/metrics", "Metrics in Prometheus's text form", metrics)
+            .scopes(&[Scope::Read])
+            .answer_as::<String>(200, "The metrics", "application/openmetrics-text"),
+        Route::new(Method::GET, "/openapi.json", "This description", description)
+            .scopes(&[Scope::Read, Scope::Operate, Scope::Ingest, Scope::Consume, Scope::Tickets])
+            .answer::<serde_json::Value>(200, "OpenAPI 3.1"),
+    ]
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Status {
+    status: &'static str,
+    version: &'static str,
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+async fn alive() -> impl IntoResponse {
+    Json(StatusCode::OK, Status { status: "alive", version: VERSION })
+}
+
+async fn ready(State(services): State<Services>) -> Result<impl IntoResponse, Problem> {
+    let not_ready = |why: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not-ready", why).retry_after(5);
+    if let Some(worker) = services.workers.stopped() {
+        return Err(not_ready(format!("the worker `{worker}` has stopped; the log says why")));
+    }
+    match services.store.health() {
+        Health::Ready => Ok(Json(StatusCode::OK, Status { status: "ready", version: VERSION })),
+        Health::ReadOnly(why) => Err(not_ready(format!("the store takes no writes: {why}"))),
+    }
+}
+
+async fn metrics(State(services): State<Services>) -> Response {
+    services.metrics.store_ready.set(i64::from(services.store.health() == Health::Ready));
+    if let Some(embedded) = &services.embedded {
+        services.metrics.store_sequence.set(i64::try_from(embedded.sequence()).unwrap_or(i64::MAX));
+        let disk = embedded.disk_bytes().ok().and_then(|bytes| i64::try_from(bytes).ok());
+        services.metrics.store_disk_bytes.set(disk.unwrap_or(0));
+    }
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, content_type)], services.metrics.render()).into_response()
+}
+
+async fn description() -> impl IntoResponse {
+    Json(StatusCode::OK, super::openapi())
+}

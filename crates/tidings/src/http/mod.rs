@@ -1,0 +1,72 @@
+//! HTTP in general: what every call has in common. A request passes the `gate` (correlation, token, scope,
+//! parameters, body, idempotency) before its handler sees it; routes are declared in `route`, and everything else
+//! that is said about them follows from there.
+
+mod body;
+mod correlation;
+pub mod csv;
+mod cursor;
+mod extract;
+mod gate;
+mod health;
+mod idempotency;
+mod metrics;
+mod openapi;
+pub mod paging;
+mod params;
+mod problem;
+mod route;
+mod server;
+mod throttle;
+
+pub use correlation::CorrelationId;
+pub use cursor::Sealer;
+pub use extract::{Json, JsonText};
+pub use gate::Gatekeeper;
+pub use idempotency::{Idempotency, IdempotencySeed, RequestIds, table as idempotency_table};
+pub use metrics::{CommitMetrics, Metrics};
+pub use params::{End, Params};
+pub use problem::Problem;
+pub use route::{Access, BodyRule, Param, Route};
+pub use server::{Server, raise_file_limit};
+
+use std::sync::Arc;
+
+use axum::Router;
+
+use crate::app::Services;
+
+/// Everything the API offers.
+#[must_use]
+pub fn routes() -> Vec<Route> {
+    let mut routes = health::routes();
+    routes.extend(crate::events::http::routes());
+    routes.extend(crate::trace::http::routes());
+    routes.extend(crate::audit::http::routes());
+    routes.extend(crate::tokens::http::routes());
+    routes.extend(crate::admin::routes());
+    routes
+}
+
+/// The description of the whole API.
+#[must_use]
+pub fn openapi() -> serde_json::Value {
+    openapi::describe(&routes())
+}
+
+/// The router over `routes`, each behind its gate.
+pub fn router(services: Services, routes: Vec<Route>) -> Router {
+    let gatekeeper = Arc::new(Gatekeeper::new(services.clone()));
+    let mut router = Router::new();
+    for route in routes {
+        let gate = gate::Gate::new(Arc::clone(&gatekeeper), &route);
+        let handler = route.handler.layer(axum::middleware::from_fn_with_state(Arc::new(gate), gate::pass));
+        router = router.route(route.path, handler);
+    }
+    let not_found = Arc::clone(&gatekeeper);
+    let not_allowed = gatekeeper;
+    router
+        .fallback(move |request| async move { not_found.refuse(&request, gate::Refusal::NotFound) })
+        .method_not_allowed_fallback(move |request| async move { not_allowed.refuse(&request, gate::Refusal::Method) })
+        .with_state(services)
+}

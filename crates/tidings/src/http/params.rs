@@ -1,0 +1,128 @@
+//! Query parameters: known ones only, each at most once, every failing one named.
+
+use std::ops::RangeInclusive;
+
+use tidings_core::envelope::FieldError;
+use tidings_core::time::Timestamp;
+
+use super::problem::Problem;
+
+/// The parameters of one request.
+#[derive(Debug, Clone, Default)]
+pub struct Params {
+    pairs: Vec<(String, String)>,
+    errors: Vec<FieldError>,
+}
+
+impl Params {
+    /// Reads a query string and refuses parameters that the route does not know, or that come twice.
+    pub fn read(query: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
+        let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(Self::default()) };
+        let pairs: Vec<(String, String)> =
+            form_urlencoded::parse(query.as_bytes()).map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        let mut errors = Vec::new();
+        for (place, (name, _)) in pairs.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                errors.push(FieldError::new(name, format!("is no parameter of this call (known: {known})")));
+            } else if pairs.iter().take(place).any(|(earlier, _)| earlier == name) {
+                errors.push(FieldError::new(name, "is given more than once"));
+            }
+        }
+        if errors.is_empty() { Ok(Self { pairs, errors }) } else { Err(Problem::invalid(errors)) }
+    }
+
+    /// A parameter's text; an empty one counts as absent.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// A whole number within `range`, or `default`.
+    pub fn number(&mut self, name: &str, range: RangeInclusive<usize>, default: usize) -> usize {
+        // An empty number is a mistake rather than an absent one: limits are validated, never guessed (SX-10).
+        let Some((_, text)) = self.pairs.iter().find(|(known, _)| known == name) else { return default };
+        match text.parse::<usize>().ok().filter(|number| range.contains(number)) {
+            Some(number) => number,
+            None => {
+                let message = format!("must be a whole number from {} to {}", range.start(), range.end());
+                self.errors.push(FieldError::new(name, message));
+                default
+            }
+        }
+    }
+
+    /// A moment: ISO 8601, or a date, which means its first instant (`End::Start`) or its last (`End::Finish`).
+    pub fn time(&mut self, name: &str, end: End) -> Option<Timestamp> {
+        let read = self.text(name).map(|text| read_time(text, end));
+        match read? {
+            Some(at) => Some(at),
+            None => {
+                self.errors.push(FieldError::new(name, "must be a date or a time as in 2026-01-31 or 2026-01-31T12:00:00Z"));
+                None
+            }
+        }
+    }
+
+    /// Notes that a parameter is wrong.
+    pub fn refuse(&mut self, name: &str, message: impl Into<String>) {
+        self.errors.push(FieldError::new(name, message));
+    }
+
+    /// The problem with every parameter that was wrong, if any was.
+    pub fn finish(self) -> Result<(), Problem> {
+        if self.errors.is_empty() { Ok(()) } else { Err(Problem::invalid(self.errors)) }
+    }
+}
+
+/// Which instant of a day a bare date stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Start,
+    Finish,
+}
+
+fn read_time(text: &str, end: End) -> Option<Timestamp> {
+    if let Ok(date) = text.parse::<jiff::civil::Date>()
+        && text.len() == 10
+    {
+        let time = match end {
+            End::Start => jiff::civil::time(0, 0, 0, 0),
+            End::Finish => jiff::civil::time(23, 59, 59, 999_999_999),
+        };
+        return date.to_datetime(time).to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+    }
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_and_repeated_parameters_are_all_named() {
+        let problem = Params::read(Some("limit=1&lmit=2&x=3&limit=4"), &["limit"]).unwrap_err();
+        let fields: Vec<_> = problem.errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(fields, ["lmit", "x", "limit"]);
+    }
+
+    // SX-10: validated, never clamped.
+    #[test]
+    fn numbers_are_checked_at_their_limits() {
+        for (text, good) in [("1", true), ("100", true), ("0", false), ("101", false), ("-1", false), ("abc", false), ("", false), ("1.5", false)] {
+            let mut params = Params::read(Some(&format!("limit={text}")), &["limit"]).unwrap();
+            params.number("limit", 1..=100, 50);
+            assert_eq!(params.finish().is_ok(), good, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_date_is_a_whole_day() {
+        let mut params = Params::read(Some("from=2026-01-31&to=2026-01-31"), &["from", "to"]).unwrap();
+        assert_eq!(params.time("from", End::Start).unwrap().to_string(), "2026-01-31T00:00:00Z");
+        assert_eq!(params.time("to", End::Finish).unwrap().to_string(), "2026-01-31T23:59:59.999999999Z");
+        let mut params = Params::read(Some("from=2026-02-31"), &["from"]).unwrap();
+        params.time("from", End::Start);
+        assert!(params.finish().is_err());
+    }
+}

@@ -1,0 +1,127 @@
+//! A route is declared once: the router, the access rules, the known parameters, the metrics and the OpenAPI
+//! description all come from the same declaration.
+
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::app::Services;
+use crate::tokens::Scope;
+
+/// Who may call a route.
+#[derive(Debug, Clone)]
+pub enum Access {
+    Public,
+    /// Any of these scopes; `admin` always may.
+    Scopes(&'static [Scope]),
+}
+
+/// What a route takes as its body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyRule {
+    /// Up to the configured size for documents.
+    Document,
+    /// The handler reads the body itself, up to the configured size for uploads.
+    Upload,
+}
+
+/// A query parameter and what it means.
+#[derive(Debug, Clone, Copy)]
+pub struct Param(pub &'static str, pub &'static str);
+
+type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// One operation of the API.
+#[derive(Clone)]
+pub struct Route {
+    pub method: Method,
+    pub path: &'static str,
+    pub access: Access,
+    pub summary: &'static str,
+    pub tag: &'static str,
+    pub params: &'static [Param],
+    pub body_rule: BodyRule,
+    pub body: Option<(&'static str, SchemaOf)>,
+    pub answers: Vec<(u16, &'static str, Option<(&'static str, SchemaOf)>)>,
+    pub handler: MethodRouter<Services>,
+}
+
+impl Route {
+    /// A route with its handler; without more, only `admin` may call it.
+    pub fn new<H, T>(method: Method, path: &'static str, summary: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Services>,
+        T: 'static,
+    {
+        let filter = MethodFilter::try_from(method.clone()).expect("routes use ordinary methods");
+        let tag = path.split('/').find(|part| !part.is_empty()).unwrap_or("general");
+        Self {
+            method,
+            path,
+            access: Access::Scopes(&[]),
+            summary,
+            tag,
+            params: &[],
+            body_rule: BodyRule::Document,
+            body: None,
+            answers: Vec::new(),
+            handler: on(filter, handler),
+        }
+    }
+
+    #[must_use]
+    pub fn public(mut self) -> Self {
+        self.access = Access::Public;
+        self
+    }
+
+    #[must_use]
+    pub fn scopes(mut self, scopes: &'static [Scope]) -> Self {
+        self.access = Access::Scopes(scopes);
+        self
+    }
+
+    #[must_use]
+    pub fn params(mut self, params: &'static [Param]) -> Self {
+        self.params = params;
+        self
+    }
+
+    #[must_use]
+    pub fn upload(mut self) -> Self {
+        self.body_rule = BodyRule::Upload;
+        self
+    }
+
+    /// Documents the body as a `T` in JSON.
+    #[must_use]
+    pub fn body<T: JsonSchema>(self) -> Self {
+        self.body_as::<T>("application/json")
+    }
+
+    #[must_use]
+    pub fn body_as<T: JsonSchema>(mut self, media_type: &'static str) -> Self {
+        self.body = Some((media_type, |generator| generator.subschema_for::<T>()));
+        self
+    }
+
+    /// Documents an answer that has a `T` in JSON.
+    #[must_use]
+    pub fn answer<T: JsonSchema>(self, status: u16, meaning: &'static str) -> Self {
+        self.answer_as::<T>(status, meaning, "application/json")
+    }
+
+    #[must_use]
+    pub fn answer_as<T: JsonSchema>(mut self, status: u16, meaning: &'static str, media_type: &'static str) -> Self {
+        self.answers.push((status, meaning, Some((media_type, |generator| generator.subschema_for::<T>()))));
+        self
+    }
+
+    /// Documents an answer without a body worth describing.
+    #[must_use]
+    pub fn answer_empty(mut self, status: u16, meaning: &'static str) -> Self {
+        self.answers.push((status, meaning, None));
+        self
+    }
+}

@@ -1,0 +1,122 @@
+//! Accepting connections: bounded in number, patient only for so long, and closed in order at the end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use super::gate::Peer;
+use super::metrics::Metrics;
+
+/// Bytes of a request's head; more is answered with 431.
+const HEAD_BYTES: usize = 64 * 1024;
+/// How long answers that are under way may take once the server stops.
+const DRAIN: Duration = Duration::from_secs(8);
+
+pub struct Server {
+    pub listener: TcpListener,
+    pub router: Router,
+    pub metrics: Arc<Metrics>,
+    pub connections: usize,
+    pub header_timeout: Duration,
+}
+
+impl Server {
+    /// Serves until `stop` turns true, then lets requests under way finish.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        let permits = Arc::new(Semaphore::new(self.connections));
+        let mut open = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                _ = stop.wait_for(|stop| *stop) => break,
+                Some(_) = open.join_next(), if !open.is_empty() => continue,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, most likely: those that are open go on, and some will close.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            match Arc::clone(&permits).try_acquire_owned() {
+                Ok(permit) => {
+                    let connection = self.serve(stream, peer, stop.clone());
+                    let metrics = Arc::clone(&self.metrics);
+                    open.spawn(async move {
+                        metrics.connections.inc();
+                        connection.await;
+                        metrics.connections.dec();
+                        drop(permit);
+                    });
+                }
+                Err(_) => drop(tokio::spawn(turn_away(stream))),
+            }
+        }
+        drop(self.listener);
+        if tokio::time::timeout(DRAIN, async { while open.join_next().await.is_some() {} }).await.is_err() {
+            tracing::warn!(connections = open.len(), "some connections did not finish in time and are cut");
+        }
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, mut stop: watch::Receiver<bool>) -> impl Future<Output = ()> + use<> {
+        let service = tower_http_service(self.router.clone(), peer);
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(self.header_timeout).max_buf_size(HEAD_BYTES).keep_alive(true);
+        async move {
+            let _ = stream.set_nodelay(true);
+            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            let mut connection = std::pin::pin!(connection);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                _ = stop.wait_for(|stop| *stop) => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, %peer, "connection ended");
+            }
+        }
+    }
+}
+
+type Service = TowerToHyperService<axum::middleware::AddExtension<Router, Peer>>;
+
+fn tower_http_service(router: Router, peer: SocketAddr) -> Service {
+    use axum::Extension;
+    use tower_layer::Layer;
+    TowerToHyperService::new(Extension(Peer(peer)).layer(router))
+}
+
+/// The answer to a connection too many.
+async fn turn_away(mut stream: TcpStream) {
+    let body = r#"{"type":"urn:tidings:problem:unavailable","title":"Service Unavailable","status":503,"detail":"too many connections; try again in a moment"}"#;
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let answer = async {
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(body.as_bytes()).await?;
+        stream.shutdown().await
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(1), answer).await;
+}
+
+/// Allows as many open files as the system lets us: a connection is one.
+pub fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
