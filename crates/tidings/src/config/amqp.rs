@@ -1,0 +1,44 @@
+//! `[amqp]`: the door for Azure Service Bus clients.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::Check;
+use super::listen::Listen;
+use super::secret::Secret;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Amqp {
+    /// `""`: off.
+    pub listen: Listen,
+    /// Shared access keys.
+    pub keys: Vec<SharedKey>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SharedKey {
+    pub name: String,
+    pub key: Option<Secret>,
+}
+
+impl Amqp {
+    pub(super) fn check(&self, check: &mut Check<'_>) {
+        let mut keys = check.key("keys");
+        if self.listen.address().is_some() && self.keys.is_empty() {
+            keys.problem("is empty, so that nobody could connect; give one, or set `amqp.listen` to \"\"");
+        }
+        keys.names(self.keys.iter().map(|key| key.name.as_str()));
+        for (index, key) in self.keys.iter().enumerate() {
+            if key.key.is_none() {
+                keys.item(index).key("key").problem("is missing");
+            }
+        }
+    }
+
+    pub(super) fn secrets<'a>(&'a mut self, secrets: &mut Vec<(String, &'a mut Secret)>) {
+        for (index, key) in self.keys.iter_mut().enumerate() {
+            secrets.extend(key.key.as_mut().map(|secret| (format!("amqp.keys[{index}].key"), secret)));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! `[email]`: how mail leaves.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::Check;
+use super::secret::Secret;
+use super::store::check_region;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Email {
+    pub transport: Transport,
+    pub from: String,
+    /// `smtp://user:password@host:587?tls=required`, `smtps://host:465`, `smtp://host:25?tls=none`. A secret, for its
+    /// password.
+    pub smtp_url: Option<Secret>,
+    /// SES: absent means the AWS environment's.
+    pub region: Option<String>,
+    /// SES: absent means Amazon's own for the region.
+    pub endpoint: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// `.eml` files in the data directory's `outbox`.
+    #[default]
+    File,
+    Smtp,
+    Ses,
+}
+
+impl Default for Email {
+    fn default() -> Self {
+        Self {
+            transport: Transport::File,
+            from: "tidings@localhost".to_owned(),
+            smtp_url: None,
+            region: None,
+            endpoint: None,
+        }
+    }
+}
+
+impl Email {
+    pub(super) fn check(&self, check: &mut Check<'_>) {
+        check.key("from").mailbox(&self.from);
+        match &self.smtp_url {
+            Some(url) if !url.expose().is_empty() => check_smtp_url(url.expose(), &mut check.key("smtp_url")),
+            // A reference that could not be resolved is reported by then.
+            Some(_) => {}
+            None if self.transport == Transport::Smtp => {
+                check.key("smtp_url").problem("is missing, and `email.transport` = \"smtp\" needs it");
+            }
+            None => {}
+        }
+        if let Some(region) = &self.region {
+            check_region(region, &mut check.key("region"));
+        }
+        if let Some(endpoint) = &self.endpoint {
+            check.key("endpoint").url(endpoint, &["http", "https"]);
+        }
+    }
+
+    pub(super) fn secrets<'a>(&'a mut self, secrets: &mut Vec<(String, &'a mut Secret)>) {
+        secrets.extend(self.smtp_url.as_mut().map(|secret| ("email.smtp_url".to_owned(), secret)));
+    }
+}
+
+fn check_smtp_url(url: &str, check: &mut Check<'_>) {
+    check.url(url, &["smtp", "smtps"]);
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    for option in query.split('&').filter(|option| !option.is_empty()) {
+        if !matches!(option, "tls=required" | "tls=opportunistic" | "tls=none") {
+            check.problem("may be followed by `?tls=required`, `?tls=opportunistic` or `?tls=none` only");
+        }
+    }
+}

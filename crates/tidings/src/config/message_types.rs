@@ -1,0 +1,22 @@
+//! `[[message_types]]`: message types besides the built-in ones.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::Check;
+use super::json::JsonObject;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MessageType {
+    pub name: String,
+    /// JSON Schema of the payload. Compiled by the messages' owner.
+    pub schema: JsonObject,
+}
+
+impl MessageType {
+    pub(super) fn check(&self, check: &mut Check<'_>) {
+        if self.schema.is_empty() {
+            check.key("schema").problem("is missing; it is the JSON Schema of the payload");
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! `[notification_center]`: what inbox entries link to.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::Check;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NotificationCenter {
+    /// A template over the entry's fields. Absent: entries have no link.
+    pub link: Option<String>,
+}
+
+impl NotificationCenter {
+    pub(super) fn check(&self, check: &mut Check<'_>) {
+        if let Some(link) = &self.link {
+            check.key("link").url_template(link, &["http", "https"]);
+        }
+    }
+}

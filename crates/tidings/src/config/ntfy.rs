@@ -1,0 +1,44 @@
+//! `[ntfy]`: where push messages go.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::Check;
+use super::problem::quote;
+use super::secret::Secret;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ntfy {
+    /// For messages that name no topic.
+    pub topic: String,
+    /// Absent: the built-in push server.
+    pub server: Option<String>,
+    pub token: Option<Secret>,
+}
+
+impl Default for Ntfy {
+    fn default() -> Self {
+        Self { topic: "tidings".to_owned(), server: None, token: None }
+    }
+}
+
+impl Ntfy {
+    pub(super) fn check(&self, check: &mut Check<'_>) {
+        check_topic(&self.topic, &mut check.key("topic"));
+        if let Some(server) = &self.server {
+            check.key("server").url(server, &["http", "https"]);
+        }
+    }
+
+    pub(super) fn secrets<'a>(&'a mut self, secrets: &mut Vec<(String, &'a mut Secret)>) {
+        secrets.extend(self.token.as_mut().map(|secret| ("ntfy.token".to_owned(), secret)));
+    }
+}
+
+/// ntfy's own rule for topics.
+pub(super) fn check_topic(topic: &str, check: &mut Check<'_>) {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if topic.is_empty() || topic.len() > 64 || !topic.chars().all(allowed) {
+        check.problem(format_args!("must be 1 to 64 letters, digits, `_` or `-`, not {}", quote(topic)));
+    }
+}

@@ -1,0 +1,57 @@
+//! `[retention]`: how long things are kept.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::Check;
+
+/// A century; beyond it, say 0 where that means for ever.
+const MAX_DAYS: u64 = 36_500;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Retention {
+    /// Events and what became of them.
+    pub events_days: u64,
+    /// Process change alerts, from the event's own time.
+    pub alerts_days: u64,
+    /// Inbox entries, unread ones included.
+    pub notifications_days: u64,
+    /// Messages and their attempts, from their creation.
+    pub messages_days: u64,
+    /// Tickets, from their closing; open ones are kept.
+    pub tickets_days: u64,
+    /// The log of audited actions. 0: for ever.
+    pub audit_days: u64,
+    /// How long an `Idempotency-Key` replays its first answer.
+    pub idempotency_hours: u64,
+    /// How long an event id is remembered as a duplicate.
+    pub dedupe_hours: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            events_days: 90,
+            alerts_days: 90,
+            notifications_days: 90,
+            messages_days: 90,
+            tickets_days: 90,
+            audit_days: 0,
+            idempotency_hours: 24,
+            dedupe_hours: 24,
+        }
+    }
+}
+
+impl Retention {
+    pub(super) fn check(&self, check: &mut Check<'_>) {
+        check.key("events_days").range(self.events_days, 1..=MAX_DAYS);
+        check.key("alerts_days").range(self.alerts_days, 1..=MAX_DAYS);
+        check.key("notifications_days").range(self.notifications_days, 1..=MAX_DAYS);
+        check.key("messages_days").range(self.messages_days, 1..=MAX_DAYS);
+        check.key("tickets_days").range(self.tickets_days, 1..=MAX_DAYS);
+        check.key("audit_days").range(self.audit_days, 0..=MAX_DAYS);
+        check.key("idempotency_hours").range(self.idempotency_hours, 1..=8760);
+        check.key("dedupe_hours").range(self.dedupe_hours, 1..=8760);
+    }
+}

@@ -1,0 +1,177 @@
+//! `[[rules]]`: which events become which messages. The shape only; patterns and templates are compiled by their owner.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::check::Check;
+use super::json::JsonObject;
+use super::ntfy::check_topic;
+use super::secret::Secret;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rule {
+    pub name: String,
+    pub enabled: bool,
+    /// An EventBridge pattern over the envelope.
+    pub pattern: JsonObject,
+    pub targets: Vec<Target>,
+    /// Templates over the envelope.
+    pub title: String,
+    pub text: String,
+    /// The same notice to the same target is not repeated within this time. 0: always repeated.
+    pub dedupe_seconds: u64,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            enabled: true,
+            pattern: JsonObject::default(),
+            targets: Vec::new(),
+            title: String::new(),
+            text: String::new(),
+            dedupe_seconds: 0,
+        }
+    }
+}
+
+/// Where a message goes. One flat table, so that each key's place is known; `channel` says which keys count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Target {
+    pub channel: Option<Channel>,
+    /// inbox: these users …
+    pub users: Vec<String>,
+    /// … or those whom the notification map names.
+    pub map: BTreeMap<String, String>,
+    /// email
+    pub to: Vec<String>,
+    /// ntfy; absent: `ntfy.topic`.
+    pub topic: Option<String>,
+    /// webhook
+    pub url: Option<String>,
+    /// webhook: signs each call.
+    pub secret: Option<Secret>,
+    /// queue: a queue's or topic's name.
+    pub entity: Option<String>,
+    /// ticket: on whose behalf.
+    pub caller: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Channel {
+    Inbox,
+    Email,
+    Ntfy,
+    Webhook,
+    Queue,
+    Ticket,
+}
+
+impl Channel {
+    /// The keys that mean something for this channel, besides `channel`.
+    const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Inbox => &["users", "map"],
+            Self::Email => &["to"],
+            Self::Ntfy => &["topic"],
+            Self::Webhook => &["url", "secret"],
+            Self::Queue => &["entity"],
+            Self::Ticket => &["caller"],
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Inbox => "inbox",
+            Self::Email => "email",
+            Self::Ntfy => "ntfy",
+            Self::Webhook => "webhook",
+            Self::Queue => "queue",
+            Self::Ticket => "ticket",
+        }
+    }
+}
+
+impl Rule {
+    pub(super) fn check(&self, check: &mut Check<'_>) {
+        if self.pattern.is_empty() {
+            check.key("pattern").problem("is missing; it says which events the rule is for");
+        }
+        if self.targets.is_empty() {
+            check.key("targets").problem("is missing; it says where the notice goes");
+        }
+        check_targets(&self.targets, &mut check.key("targets"));
+        check.key("dedupe_seconds").range(self.dedupe_seconds, 0..=31_536_000);
+    }
+
+    pub(super) fn secrets<'a>(&'a mut self, path: &str, secrets: &mut Vec<(String, &'a mut Secret)>) {
+        target_secrets(&mut self.targets, &format!("{path}.targets"), secrets);
+    }
+}
+
+pub(super) fn check_targets(targets: &[Target], check: &mut Check<'_>) {
+    for (index, target) in targets.iter().enumerate() {
+        target.check(&mut check.item(index));
+    }
+}
+
+pub(super) fn target_secrets<'a>(targets: &'a mut [Target], path: &str, secrets: &mut Vec<(String, &'a mut Secret)>) {
+    for (index, target) in targets.iter_mut().enumerate() {
+        secrets.extend(target.secret.as_mut().map(|secret| (format!("{path}[{index}].secret"), secret)));
+    }
+}
+
+impl Target {
+    fn check(&self, check: &mut Check<'_>) {
+        let Some(channel) = self.channel else {
+            check.key("channel").problem("is missing; it is inbox, email, ntfy, webhook, queue or ticket");
+            return;
+        };
+        for (key, _) in self.given().iter().filter(|(key, given)| *given && !channel.keys().contains(key)) {
+            check.key(key).problem(format_args!("means nothing to the channel \"{}\"", channel.as_str()));
+        }
+        match channel {
+            Channel::Inbox => {
+                if self.users.is_empty() == self.map.is_empty() {
+                    check.problem("needs either `users` or `map`");
+                }
+                check.key("users").not_blank(&self.users);
+            }
+            Channel::Email => {
+                if self.to.is_empty() {
+                    check.key("to").problem("is missing; it lists the addresses");
+                }
+                check.key("to").mailboxes(&self.to);
+            }
+            Channel::Ntfy => {
+                if let Some(topic) = self.topic.as_ref().filter(|topic| !topic.contains("{{")) {
+                    check_topic(topic, &mut check.key("topic"));
+                }
+            }
+            Channel::Webhook => match &self.url {
+                Some(url) => check.key("url").url_template(url, &["http", "https"]),
+                None => check.key("url").problem("is missing"),
+            },
+            Channel::Queue => check.key("entity").name(self.entity.as_deref().unwrap_or_default()),
+            Channel::Ticket => check.key("caller").name(self.caller.as_deref().unwrap_or_default()),
+        }
+    }
+
+    fn given(&self) -> [(&'static str, bool); 8] {
+        [
+            ("users", !self.users.is_empty()),
+            ("map", !self.map.is_empty()),
+            ("to", !self.to.is_empty()),
+            ("topic", self.topic.is_some()),
+            ("url", self.url.is_some()),
+            ("secret", self.secret.is_some()),
+            ("entity", self.entity.is_some()),
+            ("caller", self.caller.is_some()),
+        ]
+    }
+}

@@ -1,0 +1,146 @@
+//! The lists: rules, queues, topics, schedules, monitors, message types, sources.
+
+use super::{check, good};
+
+#[test]
+fn patterns_are_tables_or_json() {
+    let config = good(
+        r#"
+[[rules]]
+name = "table"
+pattern = { eventType = [{ prefix = "ticket." }] }
+targets = [{ channel = "ntfy" }]
+[[rules]]
+name = "json"
+pattern = '{"eventType":[{"prefix":"ticket."}]}'
+targets = [{ channel = "ntfy" }]
+"#,
+    );
+    assert_eq!(config.rules[0].pattern, config.rules[1].pattern);
+    assert_eq!(config.rules[0].pattern.to_value(), serde_json::json!({"eventType": [{"prefix": "ticket."}]}));
+}
+
+#[test]
+fn rules_need_pattern_and_whole_targets() {
+    check(
+        r#"[[rules]]
+name = "empty"
+[[rules]]
+name = "targets"
+pattern = [1]
+targets = [{}, { channel = "inbox" }, { channel = "email" }, { channel = "queue" }, { channel = "ticket" }]
+"#,
+        &[
+            "tidings.toml:1: `rules[0].pattern` is missing; it says which events the rule is for",
+            "tidings.toml:1: `rules[0].targets` is missing; it says where the notice goes",
+            "tidings.toml:5: `rules[1].pattern` must be a table, or a string that holds a JSON object",
+            "tidings.toml:6: `rules[1].targets[0].channel` is missing; it is inbox, email, ntfy, webhook, queue or ticket",
+            "tidings.toml:6: `rules[1].targets[1]` needs either `users` or `map`",
+            "tidings.toml:6: `rules[1].targets[2].to` is missing; it lists the addresses",
+            "tidings.toml:6: `rules[1].targets[3].entity` is missing",
+            "tidings.toml:6: `rules[1].targets[4].caller` is missing",
+        ],
+    );
+}
+
+#[test]
+fn schedules_run_by_one_clock() {
+    check(
+        r#"[[schedules]]
+name = "none"
+message_type = "reminder"
+[[schedules]]
+name = "two"
+message_type = "reminder"
+every = "15m"
+at = 2027-01-01T00:00:00Z
+[[schedules]]
+name = "odd"
+every = "soon"
+[[schedules]]
+name = "cron"
+cron = "0 9 * *"
+timezone = "Mars Olympus"
+message_type = "reminder"
+missed = "never"
+[[schedules]]
+name = "local"
+at = 2027-01-01T00:00:00
+message_type = "reminder"
+"#,
+        &[
+            "tidings.toml:1: `schedules[0]` needs exactly one of `cron`, `every` and `at`",
+            "tidings.toml:4: `schedules[1]` needs exactly one of `cron`, `every` and `at`",
+            "tidings.toml:9: `schedules[2].message_type` is missing",
+            "tidings.toml:11: `schedules[2].every` must be a duration: `soon` is not a duration; write one like `30d`, \
+             `12h`, `15m`, `45s` or `1h30m`",
+            "tidings.toml:14: `schedules[3].cron` must have 5 fields, or 6 with seconds, not 4",
+            "tidings.toml:15: `schedules[3].timezone` must be an IANA time zone like \"Europe/Berlin\"",
+            "tidings.toml:17: `schedules[3].missed` must be \"skip\", \"once\" or \"all\", not \"never\"",
+            "tidings.toml:20: `schedules[4].at` must be an instant like \"2027-01-01T08:00:00Z\", not \"2027-01-01T00:00:00\"",
+        ],
+    );
+}
+
+#[test]
+fn entities_of_the_bus_have_plain_unique_names_and_sane_retries() {
+    check(
+        r#"[[queues]]
+name = "a"
+[[queues]]
+name = "a/b"
+maxDeliveryCount = 0
+retry = { baseSeconds = 10.0, maxSeconds = 5, factor = 0.5 }
+[[topics]]
+name = "a"
+[[topics.subscriptions]]
+name = "s"
+lockSeconds = 3601
+rules = [{ name = "r" }, { name = "r", sql = "1=1", key = "a.#" }]
+push = { url = "x" }
+[[topics.subscriptions]]
+name = "s"
+"#,
+        &[
+            "tidings.toml:4: `queues[1].name` may have letters, digits, `_`, `-` and `.` only, not \"a/b\"",
+            "tidings.toml:5: `queues[1].maxDeliveryCount` must be from 1 to 2000, not 0",
+            "tidings.toml:6: `queues[1].retry.maxSeconds` must not be less than `baseSeconds` (10)",
+            "tidings.toml:6: `queues[1].retry.factor` must be from 1 to 100, not 0.5",
+            "tidings.toml:8: `topics[0].name` is \"a\", which a queue has already",
+            "tidings.toml:11: `topics[0].subscriptions[0].lockSeconds` must be from 1 to 3600, not 3601",
+            "tidings.toml:12: `topics[0].subscriptions[0].rules[0]` needs exactly one of `sql`, `correlation`, `pattern` \
+             and `key`",
+            "tidings.toml:12: `topics[0].subscriptions[0].rules[1]` needs exactly one of `sql`, `correlation`, `pattern` \
+             and `key`",
+            "tidings.toml:12: `topics[0].subscriptions[0].rules[1].name` is \"r\", which another one has already",
+            "tidings.toml:13: `topics[0].subscriptions[0].push.url` must be a URL that begins with http:// or https://",
+            "tidings.toml:15: `topics[0].subscriptions[1].name` is \"s\", which another one has already",
+        ],
+    );
+}
+
+#[test]
+fn sources_need_what_their_kind_needs() {
+    check(
+        r#"[[sources]]
+name = "a"
+kind = "azure-devops"
+[[sources]]
+name = "b"
+kind = "dynamodb-stream"
+[[sources]]
+name = "c"
+kind = "dynamodb-streams"
+[[message_types]]
+name = "m"
+"#,
+        &[
+            "tidings.toml:1: `sources[0].organization` is missing",
+            "tidings.toml:1: `sources[0].token` is missing; Azure DevOps shows its audit log to nobody without one",
+            "tidings.toml:4: `sources[1]` needs either `table` or `stream_arn`",
+            "tidings.toml:9: `sources[2].kind` must be \"azure-devops\" or \"dynamodb-stream\", not \
+             \"dynamodb-streams\"; did you mean \"dynamodb-stream\"?",
+            "tidings.toml:10: `message_types[0].schema` is missing; it is the JSON Schema of the payload",
+        ],
+    );
+}
