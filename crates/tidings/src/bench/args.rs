@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::error::Error;
 use super::runner::Plan;
+use super::scenario;
 
 const CONNECTIONS_DEFAULT: &[u32] = &[64];
 const SCENARIOS_DEFAULT: &[&str] = &["limit", "health", "ingest", "ingest-batch"];
@@ -19,10 +20,7 @@ const REPORT: &str = "report";
 
 /// Measure this machine: how much the server takes, how quickly it answers.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "Examples:\n  \
-    tidings bench ingest ingest-batch --connections 16,64,256 --seconds 10\n  \
-    tidings bench ingest --preload 1000000 --json\n  \
-    tidings bench report")]
+#[command(after_help = help())]
 pub struct Args {
     /// Scenarios to run, or `report` to measure all targets and write docs/performance.md [default: limit health
     /// ingest ingest-batch]
@@ -62,6 +60,18 @@ pub struct Args {
     /// Where `report` writes
     #[arg(long, value_name = "FILE", default_value = "docs/performance.md")]
     pub output: PathBuf,
+}
+
+/// The scenarios and some examples, below the options.
+fn help() -> String {
+    let mut text = "Scenarios:\n".to_owned();
+    for scenario in scenario::ALL {
+        text += &format!("  {:<14} {}\n", scenario.name, scenario.about);
+    }
+    text + "\nExamples:\n  \
+        tidings bench ingest ingest-batch --connections 16,64,256 --seconds 10\n  \
+        tidings bench ingest --preload 1000000 --json\n  \
+        tidings bench report"
 }
 
 impl Args {

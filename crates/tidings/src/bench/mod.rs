@@ -6,6 +6,7 @@
 //! machines can be compared.
 
 use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 mod args;
 pub mod client;
@@ -35,10 +36,12 @@ pub async fn run(args: Args) -> Result<(), Error> {
     let measuring = tokio::task::spawn_blocking(move || {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
+            let mut terminated = signal(SignalKind::terminate())?;
             tokio::select! {
                 result = Box::pin(measure(&args)) => result,
                 // Falling out of here drops, and so ends, the started servers.
                 _ = tokio::signal::ctrl_c() => Err(Error::Interrupted),
+                _ = terminated.recv() => Err(Error::Interrupted),
             }
         })
     });

@@ -108,8 +108,10 @@ pub fn print(text: &str) -> io::Result<()> {
 
 /// Remarks go to stderr, so that they never end up among the figures.
 pub fn remark(text: &str) {
-    // If stderr is gone, there is nobody to tell.
-    let _ = writeln!(io::stderr(), "{}", text.trim_end());
+    if !text.is_empty() {
+        // If stderr is gone, there is nobody to tell.
+        let _ = writeln!(io::stderr(), "{}", text.trim_end());
+    }
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl Started {
     /// Starts a server with an empty store somewhere below `parent` and waits until it is ready.
     pub async fn start(parent: &Path) -> Result<Self, Error> {
         let data = tempfile::Builder::new().prefix("tidings-bench-").tempdir_in(parent).map_err(Error::file(parent))?;
-        let child = spawn(data.path())?;
+        let child = spawn(data.path(), true)?;
         let target = Target { address: SocketAddr::from(([127, 0, 0, 1], 0)), token: String::new() };
         // From here on an early return ends the process again.
         let mut started = Self { data, child, target };
@@ -98,10 +98,11 @@ impl Started {
         self.child.kill().map_err(|error| Error::Start(format!("the old one cannot be killed: {error}")))
     }
 
-    /// Starts again on the same data after a [`kill`](Self::kill), and waits until it is ready.
+    /// Starts again on the same data after a [`kill`](Self::kill), and waits until it is ready. There is no `limit`
+    /// any more: preparing its file takes longer than starting does, and would be measured with it.
     pub async fn restart(&mut self) -> Result<(), Error> {
         end(&mut self.child);
-        self.child = spawn(self.data.path())?;
+        self.child = spawn(self.data.path(), false)?;
         self.wait_until_ready().await
     }
 
@@ -156,13 +157,15 @@ pub fn is_on_disk(directory: &Path) -> bool {
     rustix::fs::statfs(directory).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| kind != TMPFS_MAGIC))
 }
 
-fn spawn(data: &Path) -> Result<Child, Error> {
+fn spawn(data: &Path, with_limit: bool) -> Result<Child, Error> {
     let program = std::env::current_exe().map_err(|error| Error::Start(error.to_string()))?;
     let log = data.join(LOG);
     let log = File::options().create(true).append(true).open(&log).map_err(Error::file(&log))?;
     let mut command = Command::new(&program);
     command.arg("serve").arg("--data").arg(data).args(["--listen", "127.0.0.1:0"]);
-    command.arg("--limit-file").arg(data.join("limit"));
+    if with_limit {
+        command.arg("--limit-file").arg(data.join("limit"));
+    }
     // What the user set for a server of their own must not change the figures.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TIDINGS_") {
