@@ -11,6 +11,8 @@ use tokio::signal::unix::{SignalKind, signal};
 mod args;
 pub mod client;
 mod error;
+#[cfg(test)]
+mod fake;
 pub mod histogram;
 pub mod limit;
 mod output;

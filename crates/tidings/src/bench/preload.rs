@@ -70,3 +70,33 @@ async fn store(target: Target, batch: u32, left: Arc<AtomicU64>, bar: ProgressBa
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::fake;
+
+    #[tokio::test]
+    async fn exactly_that_many_events_are_stored_although_some_requests_are_refused() {
+        let stored = Arc::new(AtomicU64::new(0));
+        let requests = Arc::new(AtomicU64::new(0));
+        let (counter, turns) = (Arc::clone(&stored), requests);
+        let target = fake::server(move |request| {
+            if turns.fetch_add(1, Ordering::Relaxed) == 1 {
+                return fake::response(503, "busy");
+            }
+            let events = request.matches("eventId").count();
+            counter.fetch_add(events as u64, Ordering::Relaxed);
+            fake::response(202, &format!(r#"{{"accepted":{events}}}"#))
+        });
+        run(&target.await, 2345).await.unwrap();
+        assert_eq!(stored.load(Ordering::Relaxed), 2345);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_for_good_is_shown() {
+        let target = fake::server(|_| fake::response(403, "no right")).await;
+        let error = run(&target, 10).await.unwrap_err().to_string();
+        assert_eq!(error, "the server refused what `preload` needs first: 403 no right");
+    }
+}

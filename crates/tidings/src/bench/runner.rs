@@ -225,29 +225,10 @@ async fn reopen(address: SocketAddr, deadline: Instant) -> Option<Connection> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::bench::output;
-    use crate::bench::scenario;
-
-    /// A server that answers every request with `reply`, whatever it asks.
-    async fn always(reply: &'static str) -> Target {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                tokio::spawn(async move {
-                    let mut request = [0; 4096];
-                    while stream.read(&mut request).await.is_ok_and(|read| read > 0) {
-                        stream.write_all(reply.as_bytes()).await.unwrap();
-                    }
-                });
-            }
-        });
-        Target { address, token: "secret".into() }
-    }
+    use crate::bench::{fake, output, scenario};
 
     fn jobs(names: &[&str], target: &Target) -> Vec<Job> {
         let options = Options { batch: 10, rules: 0, token: String::new() };
@@ -259,7 +240,7 @@ mod tests {
 
     #[tokio::test]
     async fn jobs_are_measured_and_compared_with_the_limit() {
-        let target = always("HTTP/1.1 202 Accepted\r\ncontent-length: 14\r\n\r\n{\"accepted\":1}").await;
+        let target = fake::server(|_| fake::response(202, r#"{"accepted":1}"#)).await;
         let mut jobs = jobs(&["limit", "ingest"], &target);
         run(&mut jobs, PLAN).await.unwrap();
         let rows = output::rows(&jobs);
@@ -274,7 +255,7 @@ mod tests {
 
     #[tokio::test]
     async fn refusals_are_errors_and_no_operations() {
-        let target = always("HTTP/1.1 503 Unavailable\r\ncontent-length: 4\r\n\r\nbusy").await;
+        let target = fake::server(|_| fake::response(503, "busy")).await;
         let mut jobs = jobs(&["health"], &target);
         run(&mut jobs, PLAN).await.unwrap();
         let rows = output::rows(&jobs);
@@ -284,7 +265,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_breaks_is_opened_again() {
-        let target = always("nonsense\r\n\r\n").await;
+        let target = fake::server(|_| "nonsense\r\n\r\n".into()).await;
         let mut jobs = jobs(&["health"], &target);
         run(&mut jobs, PLAN).await.unwrap();
         assert!(jobs[0].tally.errors >= 2 * 3, "{:?}", jobs[0].tally.errors);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::bench::output::Row;
 use crate::bench::scenario::LIMIT;
 
-/// A figure whose condition was not measured.
+/// A figure that was not measured.
 const UNKNOWN: f64 = f64::NAN;
 
 /// Everything that was measured.
@@ -66,7 +66,8 @@ impl Target {
         };
         let verdict = if self.is_met() { "met" } else { "**missed**" };
         let Self { what, measured, unit, .. } = self;
-        format!("| {what} | {measured:.2}{unit} | {sign} {bound}{unit} | {verdict} |\n")
+        let measured = if measured.is_nan() { "not measured".to_owned() } else { format!("{measured:.2}{unit}") };
+        format!("| {what} | {measured} | {sign} {bound}{unit} | {verdict} |\n")
     }
 }
 
@@ -141,7 +142,7 @@ impl Figures {
             ),
             target(
                 &format!("`ingest` with {events} events stored / empty"),
-                filled.ingest.ops_per_s / filled.ingest_empty.ops_per_s,
+                measured(&filled.ingest, |row| row.ops_per_s) / measured(&filled.ingest_empty, |row| row.ops_per_s),
                 Wanted::AtLeast(0.8),
                 "",
             ),
@@ -157,14 +158,24 @@ impl Figures {
                 Wanted::AtMost(2.0),
                 " s",
             ),
-            target("p99 of a page of 50 from `GET /events`", filled.page.p99_ms, Wanted::AtMost(10.0), " ms"),
+            target(
+                "p99 of a page of 50 from `GET /events`",
+                measured(&filled.page, |row| row.p99_ms),
+                Wanted::AtMost(10.0),
+                " ms",
+            ),
         ]
     }
 
     fn figure(&self, name: &str, connections: u32, of: impl Fn(&Row) -> f64) -> f64 {
         let row = self.empty.iter().find(|row| row.name == name && row.connections == connections);
-        row.map_or(UNKNOWN, of)
+        row.map_or(UNKNOWN, |row| measured(row, of))
     }
+}
+
+/// A figure of a row in which anything succeeded: where nothing did, a latency of zero would look good.
+fn measured(row: &Row, of: impl Fn(&Row) -> f64) -> f64 {
+    if row.ops_per_s > 0.0 { of(row) } else { UNKNOWN }
 }
 
 fn rates<'a>(rows: impl IntoIterator<Item = (String, &'a Row)>) -> String {
@@ -228,7 +239,15 @@ mod tests {
             targets[3].line(),
             "| p99 of `ingest` / p99 of `limit`, 16 connections | 3.50 | ≤ 3 | **missed** |\n"
         );
+        assert_eq!(targets[1].line(), "| `ingest` / `limit`, 256 connections | not measured | ≥ 0.5 | **missed** |\n");
         assert_eq!(targets[5].line(), "| memory (RSS) with 1000000 events stored | 300.00 MB | ≤ 400 MB | met |\n");
+    }
+
+    #[test]
+    fn failing_quickly_meets_no_target() {
+        let mut figures = figures();
+        figures.filled.page = sample("events-read", 1, 0.0, 0.0);
+        assert!(!figures.targets()[7].is_met());
     }
 
     #[test]
