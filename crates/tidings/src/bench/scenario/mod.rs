@@ -1,0 +1,109 @@
+//! What can be measured: the table of scenarios, and what a scenario has to say about itself.
+//!
+//! A new scenario is a [`Load`] in the file of its family and a line in [`ALL`]. The runner does the rest: it opens the
+//! connections, gives each a [`Caller`], sends what the caller asks for, times it and lets the caller judge the reply.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::client::{Connection, Response};
+use super::error::Error;
+use super::tally::Tally;
+
+mod basic;
+mod events;
+
+pub use events::ingest_batch;
+
+/// The scenario that all others are compared with.
+pub const LIMIT: &str = "limit";
+
+/// Everything that `tidings bench` can run, in the order of its table.
+pub const ALL: &[Scenario] = &[
+    Scenario { name: LIMIT, about: "the body is only appended and synced", kind: Kind::Http(basic::limit) },
+    Scenario { name: "health", about: "GET /healthz", kind: Kind::Http(basic::health) },
+    Scenario { name: "ingest", about: "POST /events, one event a request", kind: Kind::Http(events::ingest) },
+    Scenario {
+        name: "ingest-batch",
+        about: "POST /events, many events a request",
+        kind: Kind::Http(events::ingest_batch),
+    },
+    Scenario { name: "events-read", about: "GET /events, pages of 50, newest first", kind: Kind::Http(events::read) },
+];
+
+/// One line of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub kind: Kind,
+}
+
+/// How a scenario is run.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// Requests over connections to a server.
+    Http(fn(&Options) -> Box<dyn Load>),
+    /// No server and no connection: the function works for about the given time on the calling thread.
+    Local(fn(&Options, Duration) -> Result<Tally, Error>),
+}
+
+/// What the command line says about the work itself.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Events or messages in one request of the batch scenarios.
+    pub batch: u32,
+    /// Rules to match against.
+    pub rules: u32,
+    /// Sent as bearer token with every request.
+    pub token: String,
+}
+
+/// A scenario over HTTP.
+#[async_trait]
+pub trait Load: Send + Sync {
+    /// Creates on the server what the requests need. Called once, before anything is measured.
+    async fn prepare(&self, _connection: &mut Connection) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// How many operations one request carries.
+    fn batch(&self) -> u32 {
+        1
+    }
+
+    /// The part of one connection. Two callers never send the same identifier.
+    fn caller(&self) -> Box<dyn Caller>;
+}
+
+/// What one connection sends, one request after the other.
+pub trait Caller: Send {
+    /// The next request, whole.
+    fn request(&mut self) -> &[u8];
+
+    /// How many operations this reply to the last request completed; none if it is not what it should be.
+    fn check(&mut self, response: Response<'_>) -> Option<u64>;
+}
+
+/// The scenario of that name.
+pub fn find(name: &str) -> Result<&'static Scenario, Error> {
+    ALL.iter().find(|scenario| scenario.name == name).ok_or_else(|| Error::UnknownScenario {
+        name: name.to_owned(),
+        all: ALL.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_lists_all() {
+        assert_eq!(find("ingest").unwrap().name, "ingest");
+        let error = find("injest").unwrap_err().to_string();
+        for scenario in ALL {
+            assert!(error.contains(scenario.name), "{error}");
+        }
+    }
+}
