@@ -72,22 +72,23 @@ pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldEr
     draft.finish(defaults)
 }
 
+/// The values an adapter found for an envelope's fields, not judged yet.
 #[derive(Default)]
-struct Draft<'a> {
-    event_id: Option<&'a RawValue>,
-    event_type: Option<&'a RawValue>,
-    event_version: Option<&'a RawValue>,
-    event_timestamp: Option<&'a RawValue>,
-    correlation_id: Option<&'a RawValue>,
-    source: Option<&'a RawValue>,
-    subject: Option<&'a RawValue>,
-    data: Option<&'a RawValue>,
-    payload: Option<&'a RawValue>,
-    extensions: Vec<(String, String)>,
+pub(crate) struct Draft<'a> {
+    pub event_id: Option<&'a RawValue>,
+    pub event_type: Option<&'a RawValue>,
+    pub event_version: Option<&'a RawValue>,
+    pub event_timestamp: Option<&'a RawValue>,
+    pub correlation_id: Option<&'a RawValue>,
+    pub source: Option<&'a RawValue>,
+    pub subject: Option<&'a RawValue>,
+    pub data: Option<&'a RawValue>,
+    pub payload: Option<&'a RawValue>,
+    pub extensions: Vec<(String, String)>,
 }
 
 impl Draft<'_> {
-    fn finish(mut self, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
+    pub fn finish(mut self, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
         let mut errors = Vec::new();
         let event_id = text_field(&mut errors, "eventId", self.event_id, NAME_CHARS);
         let event_type = text_field(&mut errors, "eventType", self.event_type, NAME_CHARS);
@@ -134,7 +135,7 @@ impl Draft<'_> {
 }
 
 /// A field that is there and not null.
-fn given(value: Option<&RawValue>) -> Option<&RawValue> {
+pub(crate) fn given(value: Option<&RawValue>) -> Option<&RawValue> {
     value.filter(|value| value.get() != "null")
 }
 

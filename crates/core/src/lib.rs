@@ -2,6 +2,7 @@
 //!
 //! Everything here is a function of its arguments, so that it can be tested exhaustively and simulated.
 
+pub mod cloudevents;
 pub mod envelope;
 pub mod ids;
 pub mod json;

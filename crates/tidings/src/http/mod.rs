@@ -21,7 +21,7 @@ mod throttle;
 
 pub use correlation::CorrelationId;
 pub use cursor::Sealer;
-pub use extract::{Json, JsonText};
+pub use extract::{Json, JsonText, media_type};
 pub use gate::Gatekeeper;
 pub use idempotency::{Idempotency, IdempotencySeed, RequestIds, table as idempotency_table};
 pub use metrics::{CommitMetrics, Metrics};

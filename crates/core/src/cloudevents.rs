@@ -1,0 +1,130 @@
+//! CloudEvents 1.0 as an envelope (S003-56): the same event under other names.
+
+use serde_json::value::RawValue;
+
+use crate::envelope::{Defaults, Draft, Envelope, FieldError, given};
+use crate::json::Fields;
+
+/// Reads one CloudEvent in its JSON form (structured mode), or names every attribute that is wrong.
+///
+/// An envelope's data is an object; other JSON data is kept under `value`, and binary data under `base64`.
+pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
+    let fields: Fields = crate::json::parse(text).map_err(|bad| vec![bad.into()])?;
+    let mut draft = Draft::default();
+    let (mut specversion, mut data, mut base64) = (None, None, None);
+    for (name, value) in fields.0 {
+        match name.as_ref() {
+            "specversion" => specversion = Some(value),
+            "id" => draft.event_id = Some(value),
+            "type" => draft.event_type = Some(value),
+            "source" => draft.source = Some(value),
+            "subject" => draft.subject = Some(value),
+            "time" => draft.event_timestamp = Some(value),
+            "correlationid" => draft.correlation_id = Some(value),
+            "eventversion" => draft.event_version = Some(value),
+            "data" => data = Some(value),
+            "data_base64" => base64 = Some(value),
+            _ => draft.extensions.push((name.into_owned(), value.get().to_owned())),
+        }
+    }
+    let mut errors = missing(&draft, specversion);
+    if data.is_some() && base64.is_some() {
+        errors.push(FieldError::new("data_base64", "must not stand beside data"));
+    }
+    let object = match (given(data), given(base64)) {
+        (Some(data), _) if data.get().starts_with('{') => data.get().to_owned(),
+        (Some(data), _) => format!(r#"{{"value":{}}}"#, data.get()),
+        (None, Some(base64)) if base64.get().starts_with('"') => format!(r#"{{"base64":{}}}"#, base64.get()),
+        (None, Some(_)) => {
+            errors.push(FieldError::new("data_base64", "must be a string"));
+            "{}".to_owned()
+        }
+        (None, None) => "{}".to_owned(),
+    };
+    let object = RawValue::from_string(object).map_err(|e| vec![FieldError::new("data", e.to_string())])?;
+    draft.data = Some(&object);
+    match draft.finish(defaults) {
+        Ok(envelope) if errors.is_empty() => Ok(envelope),
+        Ok(_) => Err(errors),
+        Err(more) => {
+            let unnamed = |error: &FieldError| errors.iter().all(|known| known.field != error.field);
+            let more: Vec<_> = more.into_iter().map(in_their_words).filter(unnamed).collect();
+            errors.extend(more);
+            Err(errors)
+        }
+    }
+}
+
+fn missing(draft: &Draft<'_>, specversion: Option<&RawValue>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if specversion.map(RawValue::get) != Some("\"1.0\"") {
+        errors.push(FieldError::new("specversion", "must be \"1.0\""));
+    }
+    for (name, value) in [("id", draft.event_id), ("source", draft.source), ("type", draft.event_type)] {
+        if given(value).is_none() {
+            errors.push(FieldError::new(name, "is required"));
+        }
+    }
+    errors
+}
+
+/// The attribute's name in CloudEvents.
+fn in_their_words(mut error: FieldError) -> FieldError {
+    error.field = match error.field.as_str() {
+        "eventId" => "id",
+        "eventType" => "type",
+        "eventTimestamp" => "time",
+        "eventVersion" => "eventversion",
+        "correlationId" => "correlationid",
+        other => other,
+    }
+    .to_owned();
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn defaults_read(text: &str) -> Result<Envelope, Vec<FieldError>> {
+        let now = "2026-11-15T12:00:00Z".parse().unwrap();
+        read(text, &Defaults { now, correlation_id: "c-1", event_id: &|| "made".to_owned() })
+    }
+
+    // S003-56
+    #[test]
+    fn attributes_become_the_envelopes_fields() {
+        let event = defaults_read(
+            r#"{"specversion":"1.0","id":"1","source":"/s","type":"t","subject":"x","time":"2026-01-02T03:04:05Z",
+                "datacontenttype":"application/json","correlationid":"mine","data":{"a":1}}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            event.to_json(),
+            r#"{"eventId":"1","eventType":"t","eventVersion":"1.0","eventTimestamp":"2026-01-02T03:04:05.000000Z","correlationId":"mine","source":"/s","subject":"x","data":{"a":1},"datacontenttype":"application/json"}"#
+        );
+    }
+
+    #[test]
+    fn data_that_is_no_object_is_kept_in_one() {
+        let with = |data: &str| {
+            let text = format!(r#"{{"specversion":"1.0","id":"1","source":"/s","type":"t",{data}}}"#);
+            defaults_read(&text).map(|event| event.data)
+        };
+        assert_eq!(with(r#""data":[1,"a"]"#).unwrap(), r#"{"value":[1,"a"]}"#);
+        assert_eq!(with(r#""data":null"#).unwrap(), "{}");
+        assert_eq!(with(r#""data_base64":"AAEC""#).unwrap(), r#"{"base64":"AAEC"}"#);
+        assert_eq!(with(r#""data":{},"data_base64":"AA""#).unwrap_err()[0].field, "data_base64");
+        assert_eq!(with(r#""data_base64":7"#).unwrap_err()[0].field, "data_base64");
+    }
+
+    #[test]
+    fn every_wrong_attribute_is_named_in_cloudevents_words() {
+        let fields: Vec<_> = defaults_read(r#"{"specversion":"0.3","type":"","time":"soon"}"#)
+            .unwrap_err()
+            .into_iter()
+            .map(|error| error.field)
+            .collect();
+        assert_eq!(fields, ["specversion", "id", "source", "type", "time"]);
+    }
+}

@@ -1,0 +1,236 @@
+//! `/events`: send, list, look at one, listen.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::Extension;
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tidings_core::limits::NAME_CHARS;
+use tidings_core::time;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::{Filter, StoredEvent};
+use crate::app::Services;
+use crate::http::{CorrelationId, End, IdempotencySeed, Json, Param, Params, Problem, RequestIds, Route, paging};
+use crate::ingest::{self, Receipt, Received};
+use crate::tokens::{Caller, Scope};
+
+/// How often a silent stream shows that it is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[must_use]
+pub fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::POST, "/events", "Send one event, a JSON array, NDJSON, or CloudEvents", send)
+            .scopes(&[Scope::Ingest])
+            .body::<EnvelopeBody>()
+            .answer::<SendAnswer>(202, "What became of each event; accepted ones are on disk"),
+        Route::new(Method::GET, "/events", "Stored events, newest first", list)
+            .scopes(&[Scope::Read])
+            .params(&[
+                Param("type", "A type, or the start of one followed by *"),
+                Param("source", "A source"),
+                Param("correlationId", "A correlation id"),
+                Param("from", "Not before this date or time (eventTimestamp)"),
+                Param("to", "Not after this date or time (eventTimestamp); a date means its whole day"),
+                Param("limit", "1 to 1000, default 50"),
+                Param("cursor", "Where the page before ended"),
+            ])
+            .answer::<EventList>(200, "A page of events"),
+        Route::new(Method::GET, "/events/stream", "Accepted events as they come, as Server-Sent Events", stream)
+            .scopes(&[Scope::Read])
+            .params(&[Param("type", "A type, or the start of one followed by *")])
+            .answer_as::<String>(200, "A stream without end", "text/event-stream"),
+        Route::new(Method::GET, "/events/{eventId}", "One event and what came of it", get)
+            .scopes(&[Scope::Read])
+            .params(&[Param("source", "Which source's, if several use the id; else the newest")])
+            .answer::<EventView>(200, "The event"),
+    ]
+}
+
+/// An event to send. Fields beyond these are kept.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+#[expect(dead_code, reason = "describes the body, which is read without building a tree")]
+struct EnvelopeBody {
+    /// Made if absent. The same id from the same source within 24 h is a duplicate.
+    event_id: Option<String>,
+    #[schemars(length(min = 1, max = 256))]
+    event_type: String,
+    /// Default "1.0".
+    event_version: Option<String>,
+    /// ISO 8601; default now.
+    event_timestamp: Option<String>,
+    correlation_id: Option<String>,
+    source: Option<String>,
+    subject: Option<String>,
+    data: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SendAnswer {
+    accepted: usize,
+    duplicates: usize,
+    rejected: usize,
+    events: Vec<Receipt>,
+}
+
+/// The envelope's own fields, and what Tidings knows besides.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct EventView {
+    #[serde(flatten)]
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
+    envelope: std::collections::BTreeMap<String, Box<RawValue>>,
+    received_at: String,
+    outcome: Outcome,
+}
+
+/// What came of an event.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+struct Outcome {
+    rules: Vec<serde_json::Value>,
+    notifications: Vec<serde_json::Value>,
+    messages: Vec<serde_json::Value>,
+    queue: Vec<serde_json::Value>,
+    tickets: Vec<serde_json::Value>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct EventList {
+    items: Vec<EventView>,
+    cursor: Option<String>,
+}
+
+impl EventView {
+    fn of(event: &StoredEvent) -> Result<Self, Problem> {
+        let envelope = serde_json::from_str(&event.json)
+            .map_err(|_| tidings_store::Error::Corrupt("a stored event is no JSON object".to_owned()))?;
+        Ok(Self { envelope, received_at: time::iso_micros(event.received_at), outcome: Outcome::default() })
+    }
+}
+
+async fn send(
+    State(services): State<Services>,
+    correlation: CorrelationId,
+    seed: Option<Extension<IdempotencySeed>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let now = services.clock.now();
+    let ids = match seed {
+        Some(Extension(seed)) => RequestIds::Seeded(seed),
+        None => RequestIds::Fresh(&*services.ids, now),
+    };
+    let limits = ingest::Limits::of(&services.config.limits);
+    let received = ingest::read_events(&headers, &body, &correlation.0, &ids, now, &limits)?;
+    let (single, drafts) = match received {
+        Received::One(draft) => (true, vec![*draft]),
+        Received::Many(drafts) => (false, drafts),
+    };
+    let receipts = services.ingest.accept(drafts).await?;
+    answer(receipts, single)
+}
+
+fn answer(receipts: Vec<Receipt>, single: bool) -> Result<Response, Problem> {
+    let count = |status: &str| receipts.iter().filter(|receipt| receipt.status == status).count();
+    let (accepted, duplicates, rejected) = (count("accepted"), count("duplicate"), count("rejected"));
+    if accepted + duplicates == 0 {
+        return Err(refusal(receipts, single));
+    }
+    let answer = SendAnswer { accepted, duplicates, rejected, events: receipts };
+    Ok(Json(StatusCode::ACCEPTED, answer).into_response())
+}
+
+/// Nothing was accepted: the problem names every field of every event.
+fn refusal(receipts: Vec<Receipt>, single: bool) -> Problem {
+    let too_large = single && receipts.iter().any(|receipt| receipt.too_large);
+    let mut errors = Vec::new();
+    for (place, receipt) in receipts.into_iter().enumerate() {
+        for mut error in receipt.errors {
+            if !single {
+                let dot = if error.field.is_empty() || error.field.starts_with("line ") { "" } else { "." };
+                error.field = format!("[{place}]{dot}{}", error.field);
+            }
+            errors.push(error);
+        }
+    }
+    let problem = Problem::invalid(errors);
+    if too_large { Problem { status: StatusCode::PAYLOAD_TOO_LARGE, kind: "too-large", ..problem } } else { problem }
+}
+
+async fn list(State(services): State<Services>, caller: Caller, mut params: Params) -> Result<impl IntoResponse, Problem> {
+    let filter = Filter {
+        event_type: name_param(&mut params, "type"),
+        source: name_param(&mut params, "source"),
+        correlation_id: name_param(&mut params, "correlationId"),
+        from: params.time("from", End::Start),
+        to: params.time("to", End::Finish),
+    };
+    if let (Some(from), Some(to)) = (filter.from, filter.to)
+        && from > to
+    {
+        params.refuse("from", "must not be after `to`");
+    }
+    let limit = params.number("limit", 1..=1000, 50);
+    let cursor = params.text("cursor").map(ToOwned::to_owned);
+    params.finish()?;
+    let context = paging::context(&caller, "/events", &filter);
+    let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
+    let (events, next) = services.events.page(&filter, limit, after).await?;
+    let items = events.iter().map(EventView::of).collect::<Result<_, _>>()?;
+    let cursor = paging::seal(&services.sealer, &context, next.as_ref());
+    Ok(Json(StatusCode::OK, EventList { items, cursor }))
+}
+
+/// A parameter that must be able to be a name; it becomes part of a key.
+pub(crate) fn name_param(params: &mut Params, name: &str) -> Option<String> {
+    let text = params.text(name)?.to_owned();
+    match tidings_core::envelope::check_name(&text, NAME_CHARS + 1) {
+        Ok(()) => Some(text),
+        Err(why) => {
+            params.refuse(name, why);
+            None
+        }
+    }
+}
+
+async fn get(State(services): State<Services>, Path(event_id): Path<String>, mut params: Params) -> Result<impl IntoResponse, Problem> {
+    let source = name_param(&mut params, "source");
+    params.finish()?;
+    let event = services.events.get(&event_id, source.as_deref()).await?;
+    let event = event.ok_or_else(|| Problem::not_found("there is no event of this id, or it has expired"))?;
+    Ok(Json(StatusCode::OK, EventView::of(&event)?))
+}
+
+async fn stream(State(services): State<Services>, mut params: Params) -> Result<Response, Problem> {
+    let filter = Filter { event_type: name_param(&mut params, "type"), ..Filter::default() };
+    params.finish()?;
+    let listener = services.live.listen();
+    let stop = services.workers.stopping();
+    let start = (listener, filter, stop);
+    let frames = futures_util::stream::unfold(start, |(mut listener, filter, mut stop)| async move {
+        loop {
+            let received = tokio::select! {
+                received = tokio::time::timeout(KEEP_ALIVE, listener.recv()) => received,
+                _ = stop.wait_for(|stop| *stop) => return None,
+            };
+            let frame = match received {
+                Ok(Ok(event)) if !filter.type_fits(&event.event_type) => continue,
+                Ok(Ok(event)) => format!("event: event\ndata: {}\n\n", event.json),
+                Ok(Err(RecvError::Lagged(missed))) => format!("event: gap\ndata: {{\"missed\":{missed}}}\n\n"),
+                Ok(Err(RecvError::Closed)) => return None,
+                Err(_) => ": alive\n\n".to_owned(),
+            };
+            return Some((Ok::<_, Infallible>(Bytes::from(frame)), (listener, filter, stop)));
+        }
+    });
+    Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
+}

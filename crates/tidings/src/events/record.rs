@@ -1,0 +1,130 @@
+//! Stored events: one item for each, found by time, type, source, correlation id, and by their own id.
+
+use serde_json::value::RawValue;
+use tidings_core::envelope::Envelope;
+use tidings_core::time::{self, Timestamp};
+use tidings_store::{Condition, Error, Item, Key, KeyKind, Table, Write};
+
+/// Events by the day they happened (UTC) and the time in it, with an index for each way to look for them.
+#[must_use]
+pub fn table() -> Table {
+    let at = || Some(("at".into(), KeyKind::S));
+    Table::new("tidings-events", "day", KeyKind::S)
+        .sort("at", KeyKind::S)
+        .index("type-index", ("eventType".into(), KeyKind::S), at())
+        .index("source-index", ("source".into(), KeyKind::S), at())
+        .index("correlation-index", ("correlationId".into(), KeyKind::S), at())
+        .ttl("ttl")
+}
+
+/// Where the event of an id is; also what recognises a duplicate.
+#[must_use]
+pub fn ids_table() -> Table {
+    Table::new("tidings-event-ids", "eventId", KeyKind::S).sort("from", KeyKind::S).ttl("ttl")
+}
+
+/// The days that have events, so that a list over all of them need not try every day.
+#[must_use]
+pub fn days_table() -> Table {
+    Table::new("tidings-event-days", "kind", KeyKind::S).sort("day", KeyKind::S).ttl("ttl")
+}
+
+pub const DAYS: &str = "day";
+
+/// An event and what is known of it besides.
+#[derive(Debug, Clone)]
+pub struct StoredEvent {
+    /// The envelope as JSON text.
+    pub json: String,
+    pub received_at: Timestamp,
+    pub item: Item,
+}
+
+/// An event about to be stored.
+pub struct NewEvent<'a> {
+    pub envelope: &'a Envelope,
+    pub json: String,
+    pub received_at: Timestamp,
+    /// Makes the key unique among events of one instant.
+    pub unique: uuid::Uuid,
+    pub expires_at: i64,
+}
+
+impl NewEvent<'_> {
+    #[must_use]
+    pub fn day(&self) -> String {
+        day_of(self.envelope.event_timestamp)
+    }
+
+    fn at(&self) -> String {
+        format!("{}#{}", time::iso_micros(self.envelope.event_timestamp), self.unique.simple())
+    }
+
+    /// The writes that store it, unless an event of the same id and source came after `duplicate_since`.
+    #[must_use]
+    pub fn writes(self, duplicate_since: Timestamp) -> [Write; 2] {
+        let (day, at) = (self.day(), self.at());
+        let envelope = self.envelope;
+        let unseen = Condition::Any(vec![
+            Condition::NotExists,
+            Condition::Less("seen".into(), duplicate_since.as_microsecond().into()),
+        ]);
+        let id = Item::new()
+            .with("eventId", &envelope.event_id)
+            .with("from", from(envelope.source.as_deref()))
+            .with("day", &day)
+            .with("at", &at)
+            .with("correlationId", &envelope.correlation_id)
+            .with("seen", self.received_at.as_microsecond())
+            .with("ttl", self.expires_at);
+        let event = Item::new()
+            .with("day", day)
+            .with("at", at)
+            .with("eventType", &envelope.event_type)
+            .with_some("source", envelope.source.as_ref())
+            .with("correlationId", &envelope.correlation_id)
+            .with("receivedAt", self.received_at.as_microsecond())
+            .with("event", self.json)
+            .with("ttl", self.expires_at);
+        [Write::put(&ids_table(), id).when(unseen), Write::insert(&table(), event)]
+    }
+}
+
+/// The sort key of an id's record: the source, which may be absent.
+#[must_use]
+pub fn from(source: Option<&str>) -> String {
+    format!("source={}", source.unwrap_or_default())
+}
+
+#[must_use]
+pub fn day_of(at: Timestamp) -> String {
+    time::iso_micros(at).chars().take(10).collect()
+}
+
+/// The key of the event that an id's record points at.
+#[must_use]
+pub fn event_key(id: &Item) -> Option<Key> {
+    Some(Key::with_sort(id.str("day")?, id.str("at")?))
+}
+
+impl StoredEvent {
+    pub fn from_item(item: Item) -> Result<Self, Error> {
+        let read = || {
+            let received_at = Timestamp::from_microsecond(item.int("receivedAt")?).ok()?;
+            Some((item.str("event")?.to_owned(), received_at))
+        };
+        let (json, received_at) =
+            read().ok_or_else(|| Error::Corrupt("a stored event cannot be read".to_owned()))?;
+        Ok(Self { json, received_at, item })
+    }
+
+    /// The envelope's text as a value that is written out as it is.
+    pub fn raw(&self) -> Result<Box<RawValue>, Error> {
+        RawValue::from_string(self.json.clone()).map_err(|_| Error::Corrupt("a stored event is no JSON".to_owned()))
+    }
+
+    #[must_use]
+    pub fn at(&self) -> &str {
+        self.item.str("at").unwrap_or_default()
+    }
+}

@@ -1,0 +1,196 @@
+//! From a request to envelopes: one event, an array, NDJSON, or CloudEvents in their three modes.
+
+use axum::http::{HeaderMap, StatusCode};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::value::RawValue;
+use tidings_core::envelope::{self, Defaults, Envelope, FieldError};
+use tidings_core::time::Timestamp;
+use tidings_core::{cloudevents, json};
+
+use crate::config::limits::Limits as ConfigLimits;
+use crate::http::{Problem, RequestIds, media_type};
+
+/// An event that was read, or why it cannot be.
+#[derive(Debug)]
+pub enum Draft {
+    Good(Envelope),
+    Bad { errors: Vec<FieldError>, too_large: bool },
+}
+
+/// What a request brought.
+#[derive(Debug)]
+pub enum Received {
+    /// Exactly one event, by its form.
+    One(Box<Draft>),
+    /// A list, even if of one.
+    Many(Vec<Draft>),
+}
+
+/// How much may come at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub events: usize,
+    pub event_bytes: usize,
+}
+
+impl Limits {
+    #[must_use]
+    pub fn of(config: &ConfigLimits) -> Self {
+        let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        Self { events: size(config.batch_events), event_bytes: size(config.event_bytes) }
+    }
+}
+
+type ReadOne = fn(&str, &Defaults<'_>) -> Result<Envelope, Vec<FieldError>>;
+
+struct Reader<'a> {
+    correlation_id: &'a str,
+    ids: &'a RequestIds<'a>,
+    now: Timestamp,
+    limits: &'a Limits,
+    read: ReadOne,
+}
+
+/// Reads the events of a request by its content type.
+pub fn read_events(
+    headers: &HeaderMap,
+    body: &[u8],
+    correlation_id: &str,
+    ids: &RequestIds<'_>,
+    now: Timestamp,
+    limits: &Limits,
+) -> Result<Received, Problem> {
+    let reader = |read| Reader { correlation_id, ids, now, limits, read };
+    let media_type = media_type(headers);
+    if media_type == "application/cloudevents-batch+json" {
+        return reader(cloudevents::read).array(json::text(body)?);
+    }
+    if media_type == "application/cloudevents+json" {
+        return Ok(Received::One(Box::new(reader(cloudevents::read).one(0, json::text(body)?))));
+    }
+    if headers.contains_key("ce-specversion") || headers.contains_key("ce-id") {
+        let text = binary_mode(headers, &media_type, body)?;
+        return Ok(Received::One(Box::new(reader(cloudevents::read).one(0, &text))));
+    }
+    match media_type.as_str() {
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => reader(envelope::read).lines(body),
+        // curl's default for --data: refusing it would only teach people to add a header.
+        "" | "application/json" | "text/json" | "application/x-www-form-urlencoded" => {
+            let text = json::text(body)?;
+            match text.trim_start().as_bytes().first() {
+                Some(b'[') => reader(envelope::read).array(text),
+                Some(_) => Ok(Received::One(Box::new(reader(envelope::read).one(0, text)))),
+                None => Err(Problem::bad_request("the body is empty; send an event, a JSON array of events, or NDJSON")),
+            }
+        }
+        other => {
+            let detail = format!(
+                "Content-Type {other:?} is not accepted here; send application/json, application/x-ndjson, \
+                 application/cloudevents+json or application/cloudevents-batch+json"
+            );
+            Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail))
+        }
+    }
+}
+
+impl Reader<'_> {
+    fn one(&self, place: usize, text: &str) -> Draft {
+        if text.len() > self.limits.event_bytes {
+            let message = format!("the event has {} bytes, at most {} are allowed", text.len(), self.limits.event_bytes);
+            return Draft::Bad { errors: vec![FieldError::new("", message)], too_large: true };
+        }
+        let make_id = || self.ids.uuid(place).to_string();
+        let defaults = Defaults { now: self.now, correlation_id: self.correlation_id, event_id: &make_id };
+        match (self.read)(text, &defaults) {
+            Ok(envelope) => Draft::Good(envelope),
+            Err(errors) => Draft::Bad { errors, too_large: false },
+        }
+    }
+
+    fn array(&self, text: &str) -> Result<Received, Problem> {
+        let elements: Vec<&RawValue> = json::parse(text)?;
+        self.check_count(elements.len())?;
+        let drafts = elements.iter().enumerate().map(|(place, element)| self.one(place, element.get())).collect();
+        Ok(Received::Many(drafts))
+    }
+
+    fn lines(&self, body: &[u8]) -> Result<Received, Problem> {
+        let lines = || body.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.trim_ascii().is_empty());
+        self.check_count(lines().count())?;
+        Ok(Received::Many(lines().map(|(number, line)| self.line(number, line.trim_ascii())).collect()))
+    }
+
+    /// One line of NDJSON; what is wrong with it names the line, counted from 1.
+    fn line(&self, number: usize, line: &[u8]) -> Draft {
+        let draft = match json::text(line) {
+            Ok(text) => self.one(number, text),
+            Err(bad) => Draft::Bad { errors: vec![bad.into()], too_large: false },
+        };
+        match draft {
+            Draft::Bad { mut errors, too_large } => {
+                for error in &mut errors {
+                    error.field = format!("line {}{}{}", number + 1, if error.field.is_empty() { "" } else { ": " }, error.field);
+                }
+                Draft::Bad { errors, too_large }
+            }
+            good => good,
+        }
+    }
+
+    fn check_count(&self, count: usize) -> Result<(), Problem> {
+        let most = self.limits.events;
+        match count {
+            0 => Err(Problem::bad_request("there is no event in the body")),
+            n if n > most => Err(Problem::too_large(format!("there are {n} events in the body, at most {most} are allowed at once"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A CloudEvent in binary mode, put into its JSON form: attributes from `ce-` headers, data from the body.
+fn binary_mode(headers: &HeaderMap, media_type: &str, body: &[u8]) -> Result<String, Problem> {
+    let mut attributes = serde_json::Map::new();
+    for (name, value) in headers {
+        let Some(name) = name.as_str().strip_prefix("ce-") else { continue };
+        let value = value.to_str().ok().and_then(percent_decode).ok_or_else(|| {
+            Problem::invalid_field(format!("ce-{name}"), "must be printable ASCII or percent-encoded UTF-8")
+        })?;
+        attributes.insert(name.to_owned(), value.into());
+    }
+    let is_json = media_type.is_empty() || media_type == "application/json" || media_type.ends_with("+json");
+    if !media_type.is_empty() {
+        attributes.insert("datacontenttype".to_owned(), media_type.into());
+    }
+    let mut text = serde_json::Value::Object(attributes).to_string();
+    if body.is_empty() {
+        return Ok(text);
+    }
+    let (name, data) = match std::str::from_utf8(body) {
+        Ok(_) if is_json => {
+            let data: &RawValue = json::parse(json::text(body)?)?;
+            ("data", data.get().to_owned())
+        }
+        Ok(plain) => ("data", serde_json::Value::from(plain).to_string()),
+        Err(_) => ("data_base64", serde_json::Value::from(BASE64_STANDARD.encode(body)).to_string()),
+    };
+    text.pop();
+    let comma = if text.len() > 1 { "," } else { "" };
+    text.push_str(&format!("{comma}\"{name}\":{data}}}"));
+    Ok(text)
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+            let value = digit(rest.next())? * 16 + digit(rest.next())?;
+            bytes.push(u8::try_from(value).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
