@@ -121,18 +121,18 @@ impl Query {
 
     fn check_cursor<'t>(&self, table: &Table, index: Option<&'t Index>) -> Result<Option<&'t Index>, Error> {
         if let Some(cursor) = &self.after {
-            table.key_of(cursor)?;
-            let partition = match index {
-                Some(index) => {
-                    table
-                        .index_key_of(index, cursor)?
-                        .ok_or_else(|| Error::Invalid("the cursor lacks the index's keys".to_owned()))?
-                        .partition
-                }
-                None => table.key_of(cursor)?.partition,
+            let own = table.key_of(cursor)?;
+            let key = match index {
+                Some(index) => table
+                    .index_key_of(index, cursor)?
+                    .ok_or_else(|| Error::Invalid("the cursor lacks the index's keys".to_owned()))?,
+                None => own,
             };
-            if partition != self.partition {
+            if key.partition != self.partition {
                 return Err(Error::Invalid("the cursor belongs to another partition".to_owned()));
+            }
+            if !self.range.contains(key.sort.as_ref()) {
+                return Err(Error::Invalid("the cursor lies outside the query's range".to_owned()));
             }
         }
         Ok(index)

@@ -120,17 +120,18 @@ impl Table {
     }
 
     /// The key of an item in an index, or `None` if the item is not in it.
+    ///
+    /// As on DynamoDB, a key attribute that is there must be fit for the index even if the other is not there.
     pub fn index_key_of(&self, index: &Index, item: &Item) -> Result<Option<Key>, Error> {
-        if item.get(&index.partition.0).is_none() {
-            return Ok(None);
-        }
-        let partition = self.key_attribute(item, &index.partition, limits::PARTITION_KEY_BYTES)?;
-        let sort = match &index.sort {
-            Some(attribute) if item.get(&attribute.0).is_none() => return Ok(None),
-            Some(attribute) => Some(self.key_attribute(item, attribute, limits::SORT_KEY_BYTES)?),
-            None => None,
+        let value = |attribute: &KeyAttribute, most| {
+            item.get(&attribute.0).map(|_| self.key_attribute(item, attribute, most)).transpose()
         };
-        Ok(Some(Key { partition, sort }))
+        let partition = value(&index.partition, limits::PARTITION_KEY_BYTES)?;
+        let sort = index.sort.as_ref().map(|sort| value(sort, limits::SORT_KEY_BYTES)).transpose()?;
+        Ok(match (partition, sort) {
+            (None, _) | (_, Some(None)) => None,
+            (Some(partition), sort) => Some(Key { partition, sort: sort.flatten() }),
+        })
     }
 
     /// Checks that a key given for a `get` or a write fits this table.

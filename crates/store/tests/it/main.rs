@@ -1,0 +1,4 @@
+//! The store's tests: the conformance suite on each engine, and engines compared with the model.
+
+mod memory;
+mod support;
