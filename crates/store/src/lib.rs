@@ -7,6 +7,7 @@
 
 pub mod conformance;
 pub mod error;
+pub mod faults;
 pub mod item;
 pub mod limits;
 pub mod memory;

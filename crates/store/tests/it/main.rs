@@ -1,4 +1,6 @@
 //! The store's tests: the conformance suite on each engine, and engines compared with the model.
 
+mod faults;
 mod memory;
+mod model;
 mod support;
