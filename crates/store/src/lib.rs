@@ -13,6 +13,7 @@ pub mod limits;
 pub mod memory;
 pub mod number;
 pub mod query;
+mod serde;
 pub mod table;
 pub mod write;
 
