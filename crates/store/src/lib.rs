@@ -46,7 +46,8 @@ pub trait Store: Send + Sync + 'static {
     /// At most [`limits::TRANSACTION_WRITES`] writes, [`limits::TRANSACTION_BYTES`], no item twice. A condition
     /// that does not hold gives [`Error::Conflict`], which names every such write; anything else that is wrong
     /// with the request itself gives [`Error::Invalid`], before anything is looked at. An update that turns out
-    /// not to fit the item it finds (its type, its size) gives [`Error::Invalid`] too, if all conditions hold.
+    /// not to fit the item it finds (its type, its size) gives [`Error::Invalid`] too; where a condition does not
+    /// hold either, which of the two errors comes is up to the engine (ours look at the conditions first).
     async fn transact(&self, writes: Vec<Write>) -> Result<(), Error>;
 
     /// Whether the store can acknowledge writes, and if not, why.

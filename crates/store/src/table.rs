@@ -1,9 +1,10 @@
 //! What a table looks like: its keys, its indexes, its expiry attribute.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Error;
-use crate::item::{Item, Key, KeyValue, Name};
+use crate::item::{Item, Key, KeyValue, Name, Value};
 use crate::limits;
 
 /// The type of a key attribute.
@@ -197,8 +198,12 @@ impl Table {
                 self.name()
             )));
         }
-        if item.0.values().any(|value| value.depth() > limits::NESTING) {
+        // The item itself is the first level.
+        if item.0.values().any(|value| value.depth() >= limits::NESTING) {
             return Err(Error::Invalid(format!("an item of {} is nested too deep", self.name())));
+        }
+        if has_empty_name(&item.0) {
+            return Err(Error::Invalid(format!("an item of {} has an attribute without a name", self.name())));
         }
         Ok(())
     }
@@ -220,4 +225,15 @@ impl Table {
         change(&mut spec);
         Self(Arc::new(spec))
     }
+}
+
+fn has_empty_name(attributes: &BTreeMap<Name, Value>) -> bool {
+    fn inside(value: &Value) -> bool {
+        match value {
+            Value::L(list) => list.iter().any(inside),
+            Value::M(map) => has_empty_name(map),
+            _ => false,
+        }
+    }
+    attributes.iter().any(|(name, value)| name.is_empty() || inside(value))
 }

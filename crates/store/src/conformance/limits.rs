@@ -173,20 +173,45 @@ pub async fn a_transaction_names_an_item_once(suite: &Suite) {
     suite.write(vec![Write::put(&suite.tables.plain, Item::new().with("pk", &pk)), put()]).await;
 }
 
-pub async fn values_nest_at_most_32_levels(suite: &Suite) {
+/// The item itself is the first level.
+pub async fn items_nest_at_most_32_levels(suite: &Suite) {
     let table = &suite.tables.text;
     let pk = suite.own("p");
     for levels in [31, 32, 33] {
-        for (sort, value) in [("list", nested_lists(levels)), ("map", nested_maps(levels))] {
-            let item = row(&pk, sort).with("v", value);
+        for (sort, value) in [("list", nested_lists(levels - 1)), ("map", nested_maps(levels - 1))] {
+            let item = row(&pk, sort).with("v", value.clone());
+            let key = Key::with_sort(&pk, format!("updated {sort}"));
+            let update = Write::update(table, key.clone(), vec![Change::Append("v".into(), vec![value])]);
             if levels <= 32 {
                 suite.put(table, item.clone()).await;
                 assert_eq!(suite.get(table, &Key::with_sort(&pk, sort)).await, Some(item));
             } else {
-                suite.refused("a value that is nested too deep", vec![Write::put(table, item)]).await;
+                suite.refused("an item that is nested too deep", vec![Write::put(table, item)]).await;
+            }
+            // The list that is appended to is a level more.
+            if levels < 32 {
+                suite.write(vec![update]).await;
+            } else {
+                suite.refused("an update that nests too deep", vec![update]).await;
             }
         }
     }
+}
+
+pub async fn an_attribute_has_a_name(suite: &Suite) {
+    let table = &suite.tables.text;
+    let pk = suite.own("p");
+    let nameless = || Value::M([("".into(), Value::from(1))].into());
+    for item in [
+        row(&pk, "a").with("", 1),
+        row(&pk, "a").with("v", nameless()),
+        row(&pk, "a").with("v", vec![Value::L(vec![nameless()])]),
+    ] {
+        suite.refused("an attribute without a name", vec![Write::put(table, item)]).await;
+    }
+    let set = Change::Set("v".into(), nameless());
+    suite.refused("an update", vec![Write::update(table, Key::with_sort(&pk, "a"), vec![set])]).await;
+    assert_eq!(suite.all(table, Query::new(&pk)).await, Vec::new());
 }
 
 fn nested_lists(levels: usize) -> Value {

@@ -66,7 +66,8 @@ macro_rules! conformance_tests {
             limits::a_transaction_has_1_to_100_writes
             limits::a_transaction_has_at_most_4_mib
             limits::a_transaction_names_an_item_once
-            limits::values_nest_at_most_32_levels
+            limits::items_nest_at_most_32_levels
+            limits::an_attribute_has_a_name
             conditions::every_condition_holds_when_it_should
             conditions::conditions_nest
             conditions::every_kind_of_write_obeys_its_condition

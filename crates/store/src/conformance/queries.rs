@@ -265,6 +265,8 @@ pub async fn ranges_that_cannot_be_are_refused(suite: &Suite) {
         ("bounds the wrong way round", text, query().range(Range::Between("b".into(), "a".into()))),
         ("numbers the wrong way round", numbers, query().range(Range::Between(10.into(), 9.into()))),
         ("bounds of two types", text, query().range(Range::Between("a".into(), 1.into()))),
+        ("an empty prefix", text, query().prefix("")),
+        ("a prefix that is too long", text, query().prefix("x".repeat(1025))),
         ("a prefix of numbers", numbers, query().prefix("1")),
         ("a range without sort key", plain, query().range(Range::AtLeast("a".into()))),
         ("a prefix without sort key", plain, query().prefix("a")),
