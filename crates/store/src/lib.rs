@@ -6,12 +6,16 @@
 //! [`conformance`] the suite every one of them passes. Nothing here knows what an alert or a ticket is.
 
 pub mod codec;
+pub mod conformance;
 pub mod embedded;
 pub mod error;
+pub mod faults;
 pub mod item;
 pub mod limits;
+pub mod memory;
 pub mod number;
 pub mod query;
+mod serde;
 pub mod table;
 pub mod write;
 
@@ -42,8 +46,10 @@ pub trait Store: Send + Sync + 'static {
     /// Carries out all of `writes`, or none. When it returns `Ok`, they are durable.
     ///
     /// At most [`limits::TRANSACTION_WRITES`] writes, [`limits::TRANSACTION_BYTES`], no item twice. A condition
-    /// that does not hold gives [`Error::Conflict`]; anything else that is wrong with the request itself gives
-    /// [`Error::Invalid`], before anything is looked at.
+    /// that does not hold gives [`Error::Conflict`], which names every such write; anything else that is wrong
+    /// with the request itself gives [`Error::Invalid`], before anything is looked at. An update that turns out
+    /// not to fit the item it finds (its type, its size) gives [`Error::Invalid`] too; where a condition does not
+    /// hold either, which of the two errors comes is up to the engine (ours look at the conditions first).
     async fn transact(&self, writes: Vec<Write>) -> Result<(), Error>;
 
     /// Whether the store can acknowledge writes, and if not, why.

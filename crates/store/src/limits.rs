@@ -14,7 +14,7 @@ pub const TRANSACTION_BYTES: usize = 4 * 1024 * 1024;
 pub const PAGE_BYTES: usize = 1024 * 1024;
 /// Significant digits of a number.
 pub const NUMBER_DIGITS: usize = 38;
-/// Levels of lists and maps inside one attribute.
+/// Levels of lists and maps, of which the item itself is the first.
 pub const NESTING: usize = 32;
 /// Secondary indexes of one table.
 pub const INDEXES: usize = 20;

@@ -10,7 +10,7 @@ use crate::table::{Index, KeyKind, Table};
 pub enum Range {
     All,
     Equal(KeyValue),
-    /// Strings that start so.
+    /// Strings that start so; like any key, not empty.
     Prefix(String),
     /// From the first to the second, both included.
     Between(KeyValue, KeyValue),
@@ -96,9 +96,13 @@ impl Query {
             None => (table.partition_attribute(), table.sort_attribute()),
         };
         table.check_key_value(partition, &self.partition, limits::PARTITION_KEY_BYTES)?;
+        let prefix;
         let bounds: &[&KeyValue] = match &self.range {
             Range::All => return self.check_cursor(table, index),
-            Range::Prefix(_) if sort.is_some_and(|(_, kind)| *kind == KeyKind::S) => &[],
+            Range::Prefix(text) if sort.is_some_and(|(_, kind)| *kind == KeyKind::S) => {
+                prefix = KeyValue::from(text);
+                &[&prefix]
+            }
             Range::Prefix(_) => {
                 return Err(Error::Invalid(format!("table {} has no text sort key for a prefix", table.name())));
             }
@@ -121,18 +125,18 @@ impl Query {
 
     fn check_cursor<'t>(&self, table: &Table, index: Option<&'t Index>) -> Result<Option<&'t Index>, Error> {
         if let Some(cursor) = &self.after {
-            table.key_of(cursor)?;
-            let partition = match index {
-                Some(index) => {
-                    table
-                        .index_key_of(index, cursor)?
-                        .ok_or_else(|| Error::Invalid("the cursor lacks the index's keys".to_owned()))?
-                        .partition
-                }
-                None => table.key_of(cursor)?.partition,
+            let own = table.key_of(cursor)?;
+            let key = match index {
+                Some(index) => table
+                    .index_key_of(index, cursor)?
+                    .ok_or_else(|| Error::Invalid("the cursor lacks the index's keys".to_owned()))?,
+                None => own,
             };
-            if partition != self.partition {
+            if key.partition != self.partition {
                 return Err(Error::Invalid("the cursor belongs to another partition".to_owned()));
+            }
+            if !self.range.contains(key.sort.as_ref()) {
+                return Err(Error::Invalid("the cursor lies outside the query's range".to_owned()));
             }
         }
         Ok(index)

@@ -1,9 +1,10 @@
 //! What a table looks like: its keys, its indexes, its expiry attribute.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Error;
-use crate::item::{Item, Key, KeyValue, Name};
+use crate::item::{Item, Key, KeyValue, Name, Value};
 use crate::limits;
 
 /// The type of a key attribute.
@@ -120,17 +121,18 @@ impl Table {
     }
 
     /// The key of an item in an index, or `None` if the item is not in it.
+    ///
+    /// As on DynamoDB, a key attribute that is there must be fit for the index even if the other is not there.
     pub fn index_key_of(&self, index: &Index, item: &Item) -> Result<Option<Key>, Error> {
-        if item.get(&index.partition.0).is_none() {
-            return Ok(None);
-        }
-        let partition = self.key_attribute(item, &index.partition, limits::PARTITION_KEY_BYTES)?;
-        let sort = match &index.sort {
-            Some(attribute) if item.get(&attribute.0).is_none() => return Ok(None),
-            Some(attribute) => Some(self.key_attribute(item, attribute, limits::SORT_KEY_BYTES)?),
-            None => None,
+        let value = |attribute: &KeyAttribute, most| {
+            item.get(&attribute.0).map(|_| self.key_attribute(item, attribute, most)).transpose()
         };
-        Ok(Some(Key { partition, sort }))
+        let partition = value(&index.partition, limits::PARTITION_KEY_BYTES)?;
+        let sort = index.sort.as_ref().map(|sort| value(sort, limits::SORT_KEY_BYTES)).transpose()?;
+        Ok(match (partition, sort) {
+            (None, _) | (_, Some(None)) => None,
+            (Some(partition), sort) => Some(Key { partition, sort: sort.flatten() }),
+        })
     }
 
     /// Checks that a key given for a `get` or a write fits this table.
@@ -196,8 +198,12 @@ impl Table {
                 self.name()
             )));
         }
-        if item.0.values().any(|value| value.depth() > limits::NESTING) {
+        // The item itself is the first level.
+        if item.0.values().any(|value| value.depth() >= limits::NESTING) {
             return Err(Error::Invalid(format!("an item of {} is nested too deep", self.name())));
+        }
+        if has_empty_name(&item.0) {
+            return Err(Error::Invalid(format!("an item of {} has an attribute without a name", self.name())));
         }
         Ok(())
     }
@@ -219,4 +225,15 @@ impl Table {
         change(&mut spec);
         Self(Arc::new(spec))
     }
+}
+
+fn has_empty_name(attributes: &BTreeMap<Name, Value>) -> bool {
+    fn inside(value: &Value) -> bool {
+        match value {
+            Value::L(list) => list.iter().any(inside),
+            Value::M(map) => has_empty_name(map),
+            _ => false,
+        }
+    }
+    attributes.iter().any(|(name, value)| name.is_empty() || inside(value))
 }

@@ -12,7 +12,7 @@ use crate::{Error, limits};
 pub enum Write {
     /// Stores the whole item in place of what is there.
     Put { table: Table, item: Item, condition: Condition },
-    /// Changes attributes; without an item under the key, starts from one that has just the key.
+    /// Changes attributes (at least one); without an item under the key, starts from one that has just the key.
     Update { table: Table, key: Key, changes: Vec<Change>, condition: Condition },
     /// Removes the item; removing what is not there is no error.
     Delete { table: Table, key: Key, condition: Condition },
@@ -169,6 +169,9 @@ impl Write {
             Self::Put { table, item, .. } => table.check_item(item),
             Self::Update { table, key, changes, .. } => {
                 table.check_key(key)?;
+                if changes.is_empty() {
+                    return Err(Error::Invalid("an update needs at least one change".to_owned()));
+                }
                 let mut seen = HashSet::new();
                 for change in changes {
                     let name = change.name();

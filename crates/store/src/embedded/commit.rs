@@ -13,8 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::plan::{self, Action, Plan, Step};
 use super::{Shared, keys};
-use crate::codec;
 use crate::Error;
+use crate::codec;
 use crate::error::FailedCondition;
 use crate::item::Item;
 

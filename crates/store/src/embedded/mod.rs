@@ -26,8 +26,8 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use backup::{BackupSummary, restore};
 
-use crate::item::{Item, Key};
 use crate::codec;
+use crate::item::{Item, Key};
 use crate::query::{Page, Query};
 use crate::table::Table;
 use crate::write::Write;

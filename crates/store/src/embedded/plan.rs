@@ -7,8 +7,8 @@ use fjall::Slice;
 
 use super::layout::TableIds;
 use super::{Tables, keys};
-use crate::codec;
 use crate::Error;
+use crate::codec;
 use crate::item::{Item, Key};
 use crate::table::Table;
 use crate::write::{Condition, Write, check_transaction};

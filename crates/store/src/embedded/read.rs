@@ -2,8 +2,8 @@
 
 use fjall::{Database, Keyspace, Readable, Snapshot};
 
-use super::layout::TableIds;
 use super::keys;
+use super::layout::TableIds;
 use crate::codec;
 use crate::item::Item;
 use crate::query::{Page, Query, cursor_of};

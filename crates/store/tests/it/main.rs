@@ -1,0 +1,7 @@
+//! The store's tests: the conformance suite on each engine, and engines compared with the model.
+
+mod embedded;
+mod faults;
+mod memory;
+mod model;
+mod support;
