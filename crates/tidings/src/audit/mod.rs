@@ -60,7 +60,13 @@ impl Audit {
     }
 
     /// Records an action together with the writes that are its effect: both, or neither.
-    pub async fn record_with(&self, user: &str, correlation_id: &str, action: Action, effect: Vec<Write>) -> Result<Entry, Error> {
+    pub async fn record_with(
+        &self,
+        user: &str,
+        correlation_id: &str,
+        action: Action,
+        effect: Vec<Write>,
+    ) -> Result<Entry, Error> {
         let _turn = self.turn.lock().await;
         for _ in 0..TRIES {
             let head = self.store.get(&table(), &record::head_key()).await?;
@@ -97,7 +103,12 @@ impl Audit {
     }
 
     /// One page, newest first, with entries that do not fit the filter left out (a page may be short).
-    pub async fn page(&self, filter: &Filter, limit: usize, after: Option<Item>) -> Result<(Vec<Entry>, Option<Item>), Error> {
+    pub async fn page(
+        &self,
+        filter: &Filter,
+        limit: usize,
+        after: Option<Item>,
+    ) -> Result<(Vec<Entry>, Option<Item>), Error> {
         let query = match (&filter.user, &filter.action, &filter.entity) {
             (Some(user), ..) => Query::new(user).index("user-index"),
             (_, Some(action), _) => Query::new(action).index("action-index"),
@@ -151,7 +162,8 @@ pub struct Verification {
 }
 
 fn chain(head: Option<&Item>, entry: &Entry) -> Vec<Write> {
-    let new_head = Item::new().with("log", record::LOG).with("seq", 0_i64).with("last", entry.seq).with("hash", &entry.hash);
+    let new_head =
+        Item::new().with("log", record::LOG).with("seq", 0_i64).with("last", entry.seq).with("hash", &entry.hash);
     let unmoved = match head.and_then(|head| head.get("hash")) {
         Some(hash) => Condition::Equals("hash".into(), hash.clone()),
         None => Condition::NotExists,

@@ -46,7 +46,15 @@ impl Entry {
         let at = time::iso_micros(self.at);
         let seq = self.seq.to_string();
         let parts = [
-            &self.previous, &seq, &at, &self.user, &self.action, &self.entity, &self.entity_id, &self.correlation_id, &self.details,
+            &self.previous,
+            &seq,
+            &at,
+            &self.user,
+            &self.action,
+            &self.entity,
+            &self.entity_id,
+            &self.correlation_id,
+            &self.details,
         ];
         for part in parts {
             // With its length before it, no part can pass for the end of its neighbour.

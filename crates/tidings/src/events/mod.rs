@@ -54,7 +54,12 @@ impl Events {
     }
 
     /// One page, newest first.
-    pub async fn page(&self, filter: &Filter, limit: usize, after: Option<Item>) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
+    pub async fn page(
+        &self,
+        filter: &Filter,
+        limit: usize,
+        after: Option<Item>,
+    ) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
         match filter.index() {
             Some((index, value)) => self.page_of_index(filter, index, value, limit, after).await,
             None => self.page_by_day(filter, limit, after).await,
@@ -62,7 +67,12 @@ impl Events {
     }
 
     /// Events of one correlation id, oldest first.
-    pub async fn of_correlation(&self, correlation_id: &str, limit: usize, after: Option<Item>) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
+    pub async fn of_correlation(
+        &self,
+        correlation_id: &str,
+        limit: usize,
+        after: Option<Item>,
+    ) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
         let query = Query::new(correlation_id).index("correlation-index").limit(limit).after(after);
         let page = self.store.query(&record::table(), &query).await?;
         let events = page.items.into_iter().map(StoredEvent::from_item).collect::<Result<_, _>>()?;
@@ -95,7 +105,12 @@ impl Events {
         }
     }
 
-    async fn page_by_day(&self, filter: &Filter, limit: usize, mut after: Option<Item>) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
+    async fn page_by_day(
+        &self,
+        filter: &Filter,
+        limit: usize,
+        mut after: Option<Item>,
+    ) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
         let mut found = Vec::new();
         let mut looked_at = 0;
         let mut day = match after.as_ref().and_then(|cursor| cursor.str("day")) {
@@ -136,7 +151,12 @@ impl Events {
 }
 
 /// Moves items that fit into `found` until it has `limit`; gives the item at which it was full.
-fn take_fitting(filter: &Filter, items: Vec<Item>, limit: usize, found: &mut Vec<StoredEvent>) -> Result<Option<Item>, Error> {
+fn take_fitting(
+    filter: &Filter,
+    items: Vec<Item>,
+    limit: usize,
+    found: &mut Vec<StoredEvent>,
+) -> Result<Option<Item>, Error> {
     for item in items {
         if filter.fits(&item) {
             found.push(StoredEvent::from_item(item)?);
@@ -171,7 +191,8 @@ impl Filter {
     }
 
     fn fits(&self, item: &Item) -> bool {
-        let same = |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|wanted| item.str(name) == Some(wanted));
+        let same =
+            |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|wanted| item.str(name) == Some(wanted));
         self.type_fits(item.str("eventType").unwrap_or_default())
             && same(&self.source, "source")
             && same(&self.correlation_id, "correlationId")

@@ -113,8 +113,7 @@ impl StoredEvent {
             let received_at = Timestamp::from_microsecond(item.int("receivedAt")?).ok()?;
             Some((item.str("event")?.to_owned(), received_at))
         };
-        let (json, received_at) =
-            read().ok_or_else(|| Error::Corrupt("a stored event cannot be read".to_owned()))?;
+        let (json, received_at) = read().ok_or_else(|| Error::Corrupt("a stored event cannot be read".to_owned()))?;
         Ok(Self { json, received_at, item })
     }
 

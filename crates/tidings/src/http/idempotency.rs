@@ -86,7 +86,14 @@ impl Idempotency {
         Self { store, clock, kept_seconds, running: Mutex::default() }
     }
 
-    pub fn key(&self, caller: &Caller, route: &str, path: &str, key: &HeaderValue, body: &Bytes) -> Result<RequestKey, Problem> {
+    pub fn key(
+        &self,
+        caller: &Caller,
+        route: &str,
+        path: &str,
+        key: &HeaderValue,
+        body: &Bytes,
+    ) -> Result<RequestKey, Problem> {
         let key = key.to_str().ok().filter(|key| (1..=KEY_CHARS).contains(&key.len())).ok_or_else(|| {
             Problem::invalid_field("Idempotency-Key", format!("must be 1 to {KEY_CHARS} printable ASCII characters"))
         })?;

@@ -78,7 +78,8 @@ impl Ingest {
     /// Stores the good events, each in a transaction of its own; all share the committer's next fsyncs.
     /// An error means that some may not be stored: sending the same again is safe, for what is stored is a duplicate.
     pub async fn accept(&self, drafts: Vec<Draft>) -> Result<Vec<Receipt>, Error> {
-        let receipts = futures_util::future::try_join_all(drafts.into_iter().map(|draft| self.accept_one(draft))).await?;
+        let receipts =
+            futures_util::future::try_join_all(drafts.into_iter().map(|draft| self.accept_one(draft))).await?;
         let count = |status: &str| receipts.iter().filter(|receipt| receipt.status == status).count() as u64;
         for status in ["accepted", "duplicate", "rejected"] {
             self.metrics.events(status, count(status));
