@@ -93,7 +93,7 @@ pub struct App {
 /// Every table of the system.
 #[must_use]
 pub fn tables() -> Vec<Table> {
-    vec![
+    [
         record::table(),
         record::ids_table(),
         record::days_table(),
@@ -102,6 +102,8 @@ pub fn tables() -> Vec<Table> {
         secrets::table(),
         http::idempotency_table(),
     ]
+    .map(Clone::clone)
+    .to_vec()
 }
 
 impl App {

@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// Small allocations on many threads are most of the work of an ingest; the system's allocator takes a fifth of it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     tidings::cli::main()
 }

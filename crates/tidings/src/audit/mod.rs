@@ -69,7 +69,7 @@ impl Audit {
     ) -> Result<Entry, Error> {
         let _turn = self.turn.lock().await;
         for _ in 0..TRIES {
-            let head = self.store.get(&table(), &record::head_key()).await?;
+            let head = self.store.get(table(), &record::head_key()).await?;
             let entry = self.next_entry(head.as_ref(), user, correlation_id, &action);
             let mut writes = chain(head.as_ref(), &entry);
             writes.extend(effect.iter().cloned());
@@ -116,18 +116,18 @@ impl Audit {
             _ => Query::new(record::LOG),
         };
         let query = query.range(Range::AtLeast(1_i64.into())).descending().limit(limit).after(after);
-        let Page { items, next } = self.store.query(&table(), &query).await?;
+        let Page { items, next } = self.store.query(table(), &query).await?;
         let entries = items.iter().map(Entry::from_item).collect::<Result<Vec<_>, _>>()?;
         Ok((entries.into_iter().filter(|entry| filter.fits(entry)).collect(), next))
     }
 
     /// Checks every entry against the one before it and against the head: a changed, missing or cut-off entry shows.
     pub async fn verify(&self) -> Result<Verification, Error> {
-        let head = self.store.get(&table(), &record::head_key()).await?;
+        let head = self.store.get(table(), &record::head_key()).await?;
         let (mut seq, mut hash) = (0, String::new());
         let mut query = Query::new(record::LOG).range(Range::AtLeast(1_i64.into())).limit(500);
         loop {
-            let page = self.store.query(&table(), &query).await?;
+            let page = self.store.query(table(), &query).await?;
             for item in &page.items {
                 let entry = Entry::from_item(item)?;
                 let problem = if entry.seq != seq + 1 {
@@ -168,7 +168,7 @@ fn chain(head: Option<&Item>, entry: &Entry) -> Vec<Write> {
         Some(hash) => Condition::Equals("hash".into(), hash.clone()),
         None => Condition::NotExists,
     };
-    vec![Write::put(&table(), new_head).when(unmoved), Write::insert(&table(), entry.to_item())]
+    vec![Write::put(table(), new_head).when(unmoved), Write::insert(table(), entry.to_item())]
 }
 
 impl Filter {

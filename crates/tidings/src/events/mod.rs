@@ -48,9 +48,9 @@ impl Events {
             Some(_) => query.range(Range::Equal(record::from(source).into())),
             None => query,
         };
-        let ids = self.store.query(&record::ids_table(), &query).await?.items;
+        let ids = self.store.query(record::ids_table(), &query).await?.items;
         let Some(key) = ids.iter().max_by_key(|id| id.int("seen")).and_then(record::event_key) else { return Ok(None) };
-        self.store.get(&record::table(), &key).await?.map(StoredEvent::from_item).transpose()
+        self.store.get(record::table(), &key).await?.map(StoredEvent::from_item).transpose()
     }
 
     /// One page, newest first.
@@ -74,7 +74,7 @@ impl Events {
         after: Option<Item>,
     ) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
         let query = Query::new(correlation_id).index("correlation-index").limit(limit).after(after);
-        let page = self.store.query(&record::table(), &query).await?;
+        let page = self.store.query(record::table(), &query).await?;
         let events = page.items.into_iter().map(StoredEvent::from_item).collect::<Result<_, _>>()?;
         Ok((events, page.next))
     }
@@ -91,7 +91,7 @@ impl Events {
         let mut looked_at = 0;
         loop {
             let query = Query::new(value).index(index).range(filter.range()).descending().limit(limit).after(after);
-            let page = self.store.query(&record::table(), &query).await?;
+            let page = self.store.query(record::table(), &query).await?;
             looked_at += page.items.len();
             if let Some(end) = take_fitting(filter, page.items, limit, &mut found)? {
                 let table = record::table();
@@ -119,10 +119,10 @@ impl Events {
         };
         while let Some(present) = day {
             let query = Query::new(&present).range(filter.range()).descending().limit(limit).after(after.take());
-            let page = self.store.query(&record::table(), &query).await?;
+            let page = self.store.query(record::table(), &query).await?;
             looked_at += page.items.len();
             if let Some(end) = take_fitting(filter, page.items, limit, &mut found)? {
-                return Ok((found, Some(cursor_of(&record::table(), None, &end))));
+                return Ok((found, Some(cursor_of(record::table(), None, &end))));
             }
             if page.next.is_some() && looked_at >= LOOKED_AT {
                 return Ok((found, page.next));
@@ -144,7 +144,7 @@ impl Events {
             (None, None) => Range::All,
         };
         let query = Query::new(record::DAYS).range(range).descending().limit(1);
-        let found = self.store.query(&record::days_table(), &query).await?;
+        let found = self.store.query(record::days_table(), &query).await?;
         let day = found.items.first().and_then(|item| item.str("day")).map(ToOwned::to_owned);
         Ok(day.filter(|day| filter.from.is_none_or(|from| *day >= record::day_of(from))))
     }

@@ -26,7 +26,7 @@ pub struct Step {
 /// A table that has an index `correlation-index` over its items in the order of time.
 struct Source {
     kind: &'static str,
-    table: Table,
+    table: &'static Table,
     step: fn(Item) -> Result<Step, Error>,
 }
 
