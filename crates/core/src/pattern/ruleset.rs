@@ -1,0 +1,207 @@
+//! Many rules against one event: look up the candidates, verify each.
+
+use std::collections::BTreeSet;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::compile::Compiled;
+use super::index::{self, Buffers, Key, RuleId};
+use super::paths::{NodeId, Paths};
+use super::predicate::Field;
+use super::verify::{self, FieldNodes, Seen};
+use super::walk::{Leaf, Record, Value, walk};
+use super::{EventError, Pattern};
+
+/// Rules, each a pattern under an id, indexed so that an event is held against few of them.
+///
+/// Adding and removing a rule changes the index in place; its cost does not grow with the number of rules, save for
+/// rules that share one key, which are searched.
+#[derive(Debug)]
+pub struct RuleSet<K> {
+    paths: Paths,
+    rules: Vec<Option<Rule<K>>>,
+    free: Vec<RuleId>,
+    ids: FxHashMap<K, RuleId>,
+    /// Nodes under which rules wait for a path to be absent.
+    absent: BTreeSet<NodeId>,
+}
+
+/// Working memory for matching. One for each thread; it may be used with any rule set.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    record: Record,
+    buffers: Buffers,
+    /// By rule: the last event that called it up.
+    called: Vec<u64>,
+    event: u64,
+    matched: Vec<RuleId>,
+}
+
+#[derive(Debug)]
+struct Rule<K> {
+    id: K,
+    pattern: Arc<Compiled>,
+    nodes: Box<[FieldNodes]>,
+    /// For each combination the field under which it is posted. Kept, since the best choice changes with the set.
+    posted: Box<[u16]>,
+}
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        Scratch::default()
+    }
+}
+
+impl<K: Clone + Eq + Hash + Ord> Default for RuleSet<K> {
+    fn default() -> Self {
+        RuleSet::new()
+    }
+}
+
+impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
+    pub fn new() -> Self {
+        RuleSet {
+            paths: Paths::new(),
+            rules: Vec::new(),
+            free: Vec::new(),
+            ids: FxHashMap::default(),
+            absent: BTreeSet::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Adds a rule, in place of the one with the same id if there is one.
+    pub fn insert(&mut self, id: K, pattern: &Pattern) {
+        self.remove(&id);
+        let rule = self.free.pop().unwrap_or_else(|| {
+            self.rules.push(None);
+            (self.rules.len() - 1) as RuleId
+        });
+        let pattern = Arc::clone(&pattern.compiled);
+        let nodes = verify::acquire(&pattern, &mut self.paths);
+        let posted: Box<[u16]> =
+            pattern.combinations.iter().map(|combination| self.best_field(&pattern, &nodes, combination)).collect();
+        for (field, nodes) in posted_fields(&pattern, &nodes, &posted) {
+            self.post(field, nodes, rule);
+        }
+        self.ids.insert(id.clone(), rule);
+        if let Some(slot) = self.rules.get_mut(rule as usize) {
+            *slot = Some(Rule { id, pattern, nodes, posted });
+        }
+    }
+
+    /// Takes a rule out; says whether it was there.
+    pub fn remove(&mut self, id: &K) -> bool {
+        let Some(rule) = self.ids.remove(id) else { return false };
+        let Some(Rule { pattern, nodes, posted, .. }) = self.rules.get_mut(rule as usize).and_then(Option::take) else {
+            return false;
+        };
+        for (field, nodes) in posted_fields(&pattern, &nodes, &posted) {
+            self.unpost(field, nodes, rule);
+        }
+        verify::release(&pattern, &mut self.paths);
+        self.free.push(rule);
+        true
+    }
+
+    /// The ids of all rules that match an event, each once, in order.
+    pub fn matches<'a>(&'a self, event: &str, scratch: &mut Scratch) -> Result<Vec<&'a K>, EventError> {
+        walk(event, &self.paths, &mut scratch.record)?;
+        scratch.event += 1;
+        scratch.matched.clear();
+        if scratch.called.len() < self.rules.len() {
+            scratch.called.resize(self.rules.len(), 0);
+        }
+        let Scratch { record, buffers, called, event: number, matched } = scratch;
+        let seen = Seen { text: event, record };
+        let mut call = |id: RuleId| {
+            let Some(last) = called.get_mut(id as usize).filter(|last| **last != *number) else { return };
+            *last = *number;
+            if self.rule(id).is_some_and(|rule| seen.satisfies(&rule.pattern, &rule.nodes)) {
+                matched.push(id);
+            }
+        };
+        for leaf in &seen.record.leaves {
+            self.look_up(seen, leaf, buffers, &mut call);
+        }
+        for &node in &self.absent {
+            if let Some(index) = &self.paths.node(node).index
+                && seen.record.leaves_at(node).next().is_none()
+            {
+                index.absent().each(&mut call);
+            }
+        }
+        let mut ids: Vec<&K> = matched.iter().filter_map(|&rule| Some(&self.rule(rule)?.id)).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    fn look_up(&self, seen: Seen<'_>, leaf: &Leaf, buffers: &mut Buffers, call: &mut impl FnMut(RuleId)) {
+        let Some(index) = &self.paths.node(leaf.node).index else { return };
+        if let Value::Whole(..) = leaf.value {
+            index.changed().each(call);
+        } else if let Some(value) = seen.record.scalar(seen.text, leaf.value) {
+            index.look_up(value, buffers, call);
+        }
+    }
+
+    fn rule(&self, id: RuleId) -> Option<&Rule<K>> {
+        self.rules.get(id as usize)?.as_ref()
+    }
+
+    /// The field of a combination whose alternatives together call up the fewest rules.
+    fn best_field(&self, pattern: &Compiled, nodes: &[FieldNodes], combination: &[u16]) -> u16 {
+        let cost = |field: u16| {
+            let nodes = nodes.get(usize::from(field))?;
+            let index = self.paths.node(nodes.here).index.as_deref();
+            let keys = index::keys(pattern.fields.get(usize::from(field))?);
+            Some(keys.map(|key| index::cost(index, key) + 1).sum::<usize>())
+        };
+        let costs = combination.iter().map(|&field| (cost(field).unwrap_or(usize::MAX), field));
+        costs.min().map_or(0, |(_, field)| field)
+    }
+
+    fn post(&mut self, field: &Field, nodes: FieldNodes, rule: RuleId) {
+        for key in index::keys(field) {
+            self.paths.node_mut(nodes.here).index.get_or_insert_default().post(key, rule);
+            match key {
+                Key::Changed => self.paths.node_mut(nodes.there).index.get_or_insert_default().post(key, rule),
+                Key::Absent => drop(self.absent.insert(nodes.here)),
+                _ => {}
+            }
+        }
+    }
+
+    fn unpost(&mut self, field: &Field, nodes: FieldNodes, rule: RuleId) {
+        for key in index::keys(field) {
+            let Some(index) = &mut self.paths.node_mut(nodes.here).index else { continue };
+            index.unpost(key, rule);
+            match key {
+                Key::Absent if index.absent().is_empty() => drop(self.absent.remove(&nodes.here)),
+                Key::Changed => {
+                    if let Some(index) = &mut self.paths.node_mut(nodes.there).index {
+                        index.unpost(key, rule);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn posted_fields<'a>(
+    pattern: &'a Compiled,
+    nodes: &'a [FieldNodes],
+    posted: &'a [u16],
+) -> impl Iterator<Item = (&'a Field, FieldNodes)> {
+    posted.iter().filter_map(|&i| Some((pattern.fields.get(usize::from(i))?, *nodes.get(usize::from(i))?)))
+}
