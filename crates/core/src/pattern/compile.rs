@@ -15,7 +15,14 @@ use super::predicate::{Field, Test};
 #[derive(Debug)]
 pub(super) struct Compiled {
     pub(super) fields: Box<[Field]>,
-    pub(super) combinations: Box<[Box<[u16]>]>,
+    pub(super) combinations: Combinations,
+}
+
+#[derive(Debug)]
+pub(super) enum Combinations {
+    /// The one combination of all fields: nearly every pattern, and worth not keeping a list for.
+    All,
+    AnyOf(Box<[Box<[u16]>]>),
 }
 
 /// Where in a pattern the compiler stands; each step borrows the one before it.
@@ -39,7 +46,7 @@ pub(super) struct Budget {
     pub(super) stars: usize,
 }
 
-type Combinations = Vec<Vec<u16>>;
+type Choices = Vec<Vec<u16>>;
 
 struct Compiler {
     fields: Vec<Field>,
@@ -57,16 +64,30 @@ pub(super) fn compile(text: &str) -> Result<Compiled, PatternError> {
         return Err(top.error(format!("a pattern must be an object, not {}", json.kind())));
     };
     let mut compiler = Compiler { fields: Vec::new(), path: Vec::new(), budget: Budget::default() };
-    let mut combinations = compiler.object(members, top, 1, false)?;
-    let weights: Vec<u32> = compiler.fields.iter().map(weight).collect();
-    for combination in &mut combinations {
-        // Cheap and selective fields first: a candidate that fails should fail early.
-        combination.sort_by_key(|&field| weights.get(usize::from(field)).copied());
+    let mut choices = compiler.object(members, top, 1, false)?;
+    // Cheap fields first: a candidate that fails should fail early.
+    if choices.len() == 1 {
+        compiler.fields.sort_by_key(weight);
+        return Ok(Compiled { fields: compiler.fields.into_boxed_slice(), combinations: Combinations::All });
     }
-    Ok(Compiled {
-        fields: compiler.fields.into_boxed_slice(),
-        combinations: combinations.into_iter().map(Vec::into_boxed_slice).collect(),
-    })
+    let weights: Vec<u32> = compiler.fields.iter().map(weight).collect();
+    for choice in &mut choices {
+        choice.sort_by_key(|&field| weights.get(usize::from(field)).copied());
+    }
+    let combinations = Combinations::AnyOf(choices.into_iter().map(Vec::into_boxed_slice).collect());
+    Ok(Compiled { fields: compiler.fields.into_boxed_slice(), combinations })
+}
+
+impl Compiled {
+    /// Whether any combination passes a test, given as positions of fields.
+    pub(super) fn any(&self, mut test: impl FnMut(&mut dyn Iterator<Item = usize>) -> bool) -> bool {
+        match &self.combinations {
+            Combinations::All => test(&mut (0..self.fields.len())),
+            Combinations::AnyOf(choices) => {
+                choices.iter().any(|choice| test(&mut choice.iter().map(|&field| usize::from(field))))
+            }
+        }
+    }
 }
 
 impl Compiler {
@@ -76,7 +97,7 @@ impl Compiler {
         place: Place<'_>,
         depth: usize,
         in_or: bool,
-    ) -> Result<Combinations, PatternError> {
+    ) -> Result<Choices, PatternError> {
         if members.is_empty() {
             return Err(place.error("an empty object is not allowed"));
         }
@@ -106,7 +127,7 @@ impl Compiler {
         place: Place<'_>,
         depth: usize,
         in_or: bool,
-    ) -> Result<Combinations, PatternError> {
+    ) -> Result<Choices, PatternError> {
         self.path.push(key.into());
         let choices = match value {
             Json::Object(members) => self.object(members, place, depth + 1, in_or)?,
@@ -125,7 +146,7 @@ impl Compiler {
         Ok(choices)
     }
 
-    fn or(&mut self, value: &Json, place: Place<'_>, depth: usize) -> Result<Combinations, PatternError> {
+    fn or(&mut self, value: &Json, place: Place<'_>, depth: usize) -> Result<Choices, PatternError> {
         let Json::Array(items) = value else {
             return Err(place.error(format!("`$or` must be an array of objects, not {}", value.kind())));
         };
@@ -185,7 +206,7 @@ pub(super) fn refuse_repeated_keys(members: &[(String, Json)], place: Place<'_>)
     }
 }
 
-fn product(left: Combinations, right: &[Vec<u16>], place: Place<'_>) -> Result<Combinations, PatternError> {
+fn product(left: Choices, right: &[Vec<u16>], place: Place<'_>) -> Result<Choices, PatternError> {
     check_combinations(left.len() * right.len(), place)?;
     let lengths = |side: &[Vec<u16>]| side.iter().map(Vec::len).sum::<usize>();
     if lengths(&left) * right.len() + lengths(right) * left.len() > MAX_COMBINED_FIELDS {

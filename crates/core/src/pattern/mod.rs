@@ -89,7 +89,7 @@ impl Pattern {
         let nodes = verify::acquire(&self.compiled, &mut paths);
         let mut record = Record::default();
         walk(event, &paths, &mut record)?;
-        Ok(Seen { text: event, record: &record }.satisfies(&self.compiled, &nodes))
+        Ok(Seen { text: event, record: &record }.satisfies(&self.compiled, &nodes, None))
     }
 
     /// The same answer, found plainly from a parsed event: the measure for everything else here.

@@ -11,13 +11,13 @@ use super::number::Num;
 use super::predicate::{Changed, Field, Scalar};
 
 pub(super) fn matches(pattern: &Compiled, event: &Value) -> bool {
-    event.is_object() && pattern.combinations.iter().any(|combination| combination_matches(pattern, combination, event))
+    event.is_object() && pattern.any(|fields| combination_matches(pattern, fields, event))
 }
 
-fn combination_matches(pattern: &Compiled, combination: &[u16], event: &Value) -> bool {
+fn combination_matches(pattern: &Compiled, fields: &mut dyn Iterator<Item = usize>, event: &Value) -> bool {
     let mut open: Vec<Open<'_>> = Vec::new();
     let mut through_array = false;
-    for field in combination.iter().filter_map(|&i| pattern.fields.get(usize::from(i))) {
+    for field in fields.filter_map(|i| pattern.fields.get(i)) {
         if whole_event(field, event) {
             continue;
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::compile::Compiled;
-use super::index::{self, Buffers, Key, RuleId};
+use super::compile::{Combinations, Compiled};
+use super::index::{self, Buffers, Guard, Key, Posting, RuleId};
 use super::paths::{NodeId, Paths};
 use super::predicate::Field;
 use super::verify::{self, FieldNodes, Seen};
@@ -44,8 +44,16 @@ struct Rule<K> {
     id: K,
     pattern: Arc<Compiled>,
     nodes: Box<[FieldNodes]>,
-    /// For each combination the field under which it is posted. Kept, since the best choice changes with the set.
-    posted: Box<[u16]>,
+    posted: Posted,
+    /// The field it is posted under proves itself by the lookup that called the rule up.
+    proven: bool,
+}
+
+/// The field under which each combination is posted. Kept, since the best choice changes with the set.
+#[derive(Debug)]
+enum Posted {
+    One(usize),
+    Each(Box<[usize]>),
 }
 
 impl Scratch {
@@ -88,14 +96,18 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
         });
         let pattern = Arc::clone(&pattern.compiled);
         let nodes = verify::acquire(&pattern, &mut self.paths);
-        let posted: Box<[u16]> =
-            pattern.combinations.iter().map(|combination| self.best_field(&pattern, &nodes, combination)).collect();
+        let posted = self.best_fields(&pattern, &nodes);
+        let proven = match posted {
+            Posted::One(field) => pattern.fields.get(field).is_some_and(|field| index::keys(field).all(index::proves)),
+            Posted::Each(_) => false,
+        };
+        let posting = Posting { rule, guard: self.guard(&pattern, &nodes, &posted) };
         for (field, nodes) in posted_fields(&pattern, &nodes, &posted) {
-            self.post(field, nodes, rule);
+            self.post(field, nodes, posting);
         }
         self.ids.insert(id.clone(), rule);
         if let Some(slot) = self.rules.get_mut(rule as usize) {
-            *slot = Some(Rule { id, pattern, nodes, posted });
+            *slot = Some(Rule { id, pattern, nodes, posted, proven });
         }
     }
 
@@ -123,10 +135,14 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
         }
         let Scratch { record, buffers, called, event: number, matched } = scratch;
         let seen = Seen { text: event, record };
-        let mut call = |id: RuleId| {
+        let mut call = |posting: &Posting| {
+            if !posting.guard.lets_pass(seen) {
+                return;
+            }
+            let id = posting.rule;
             let Some(last) = called.get_mut(id as usize).filter(|last| **last != *number) else { return };
             *last = *number;
-            if self.rule(id).is_some_and(|rule| seen.satisfies(&rule.pattern, &rule.nodes)) {
+            if self.rule(id).is_some_and(|rule| rule.matches(seen)) {
                 matched.push(id);
             }
         };
@@ -145,7 +161,7 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
         Ok(ids)
     }
 
-    fn look_up(&self, seen: Seen<'_>, leaf: &Leaf, buffers: &mut Buffers, call: &mut impl FnMut(RuleId)) {
+    fn look_up(&self, seen: Seen<'_>, leaf: &Leaf, buffers: &mut Buffers, call: &mut impl FnMut(&Posting)) {
         let Some(index) = &self.paths.node(leaf.node).index else { return };
         if let Value::Whole(..) = leaf.value {
             index.changed().each(call);
@@ -158,23 +174,42 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
         self.rules.get(id as usize)?.as_ref()
     }
 
-    /// The field of a combination whose alternatives together call up the fewest rules.
-    fn best_field(&self, pattern: &Compiled, nodes: &[FieldNodes], combination: &[u16]) -> u16 {
-        let cost = |field: u16| {
-            let nodes = nodes.get(usize::from(field))?;
-            let index = self.paths.node(nodes.here).index.as_deref();
-            let keys = index::keys(pattern.fields.get(usize::from(field))?);
-            Some(keys.map(|key| index::cost(index, key) + 1).sum::<usize>())
+    /// For each combination the field whose alternatives together call up the fewest rules.
+    fn best_fields(&self, pattern: &Compiled, nodes: &[FieldNodes]) -> Posted {
+        let best = |fields: &mut dyn Iterator<Item = usize>| {
+            let costs = fields.map(|field| (self.cost(pattern, nodes, field).unwrap_or(usize::MAX), field));
+            costs.min().map_or(0, |(_, field)| field)
         };
-        let costs = combination.iter().map(|&field| (cost(field).unwrap_or(usize::MAX), field));
-        costs.min().map_or(0, |(_, field)| field)
+        match &pattern.combinations {
+            Combinations::All => Posted::One(best(&mut (0..pattern.fields.len()))),
+            Combinations::AnyOf(choices) => {
+                Posted::Each(choices.iter().map(|choice| best(&mut choice.iter().map(|&i| usize::from(i)))).collect())
+            }
+        }
     }
 
-    fn post(&mut self, field: &Field, nodes: FieldNodes, rule: RuleId) {
+    fn cost(&self, pattern: &Compiled, nodes: &[FieldNodes], field: usize) -> Option<usize> {
+        let index = self.paths.node(nodes.get(field)?.here).index.as_deref();
+        Some(index::keys(pattern.fields.get(field)?).map(|key| index::cost(index, key) + 1).sum())
+    }
+
+    /// What a candidate must pass besides the key that called it up: the second best field. A rule with several
+    /// combinations has none, since it is posted once for all of them.
+    fn guard(&self, pattern: &Compiled, nodes: &[FieldNodes], posted: &Posted) -> Guard {
+        let Posted::One(posted) = posted else { return Guard::None };
+        let others = (0..pattern.fields.len()).filter(|field| field != posted);
+        let guards = others.filter_map(|field| {
+            let guard = Guard::new(pattern.fields.get(field)?, nodes.get(field)?.here)?;
+            Some((self.cost(pattern, nodes, field)?, guard))
+        });
+        guards.min_by_key(|(cost, _)| *cost).map_or(Guard::None, |(_, guard)| guard)
+    }
+
+    fn post(&mut self, field: &Field, nodes: FieldNodes, posting: Posting) {
         for key in index::keys(field) {
-            self.paths.node_mut(nodes.here).index.get_or_insert_default().post(key, rule);
+            self.paths.node_mut(nodes.here).index.get_or_insert_default().post(key, posting);
             match key {
-                Key::Changed => self.paths.node_mut(nodes.there).index.get_or_insert_default().post(key, rule),
+                Key::Changed => self.paths.node_mut(nodes.there).index.get_or_insert_default().post(key, posting),
                 Key::Absent => drop(self.absent.insert(nodes.here)),
                 _ => {}
             }
@@ -198,10 +233,25 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
     }
 }
 
+impl<K> Rule<K> {
+    fn matches(&self, seen: Seen<'_>) -> bool {
+        let proven = match self.posted {
+            // Where arrays were entered, the value that called the rule up may be bound to an element.
+            Posted::One(field) if self.proven && seen.record.scopes.len() == 1 => Some(field),
+            _ => None,
+        };
+        seen.satisfies(&self.pattern, &self.nodes, proven)
+    }
+}
+
 fn posted_fields<'a>(
     pattern: &'a Compiled,
     nodes: &'a [FieldNodes],
-    posted: &'a [u16],
+    posted: &'a Posted,
 ) -> impl Iterator<Item = (&'a Field, FieldNodes)> {
-    posted.iter().filter_map(|&i| Some((pattern.fields.get(usize::from(i))?, *nodes.get(usize::from(i))?)))
+    let fields = match posted {
+        Posted::One(field) => std::slice::from_ref(field),
+        Posted::Each(fields) => fields,
+    };
+    fields.iter().filter_map(|&i| Some((pattern.fields.get(i)?, *nodes.get(i)?)))
 }

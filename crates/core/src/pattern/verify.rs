@@ -54,20 +54,20 @@ pub(super) fn release(pattern: &Compiled, paths: &mut Paths) {
 }
 
 impl Seen<'_> {
-    pub(super) fn satisfies(self, pattern: &Compiled, nodes: &[FieldNodes]) -> bool {
-        pattern.combinations.iter().any(|combination| self.combination(pattern, nodes, combination))
-    }
-
-    fn combination(self, pattern: &Compiled, nodes: &[FieldNodes], combination: &[u16]) -> bool {
-        let mut in_elements = 0usize;
-        for (field, nodes) in fields(pattern, nodes, combination) {
-            match self.place_of(field, nodes) {
-                Place::Anywhere => {}
-                Place::InElements => in_elements += 1,
-                Place::Nowhere => return false,
+    /// `proven` is the position of a field that needs no look, since a value outside all arrays is known to satisfy it.
+    pub(super) fn satisfies(self, pattern: &Compiled, nodes: &[FieldNodes], proven: Option<usize>) -> bool {
+        pattern.any(|fields| {
+            let mut in_elements = Vec::new();
+            for i in fields.filter(|i| Some(*i) != proven) {
+                let (Some(field), Some(nodes)) = (pattern.fields.get(i), nodes.get(i)) else { return false };
+                match self.place_of(field, *nodes) {
+                    Place::Anywhere => {}
+                    Place::InElements => in_elements.push((field, *nodes)),
+                    Place::Nowhere => return false,
+                }
             }
-        }
-        in_elements < 2 || self.together(pattern, nodes, combination)
+            in_elements.len() < 2 || self.together(&in_elements)
+        })
     }
 
     fn place_of(self, field: &Field, nodes: FieldNodes) -> Place {
@@ -93,11 +93,8 @@ impl Seen<'_> {
     }
 
     /// The rare case: two or more fields are only found inside array elements.
-    fn together(self, pattern: &Compiled, nodes: &[FieldNodes], combination: &[u16]) -> bool {
-        let lists: Vec<Vec<u32>> = fields(pattern, nodes, combination)
-            .filter(|(field, nodes)| self.place_of(field, *nodes) == Place::InElements)
-            .map(|(field, nodes)| self.accepted(field, nodes))
-            .collect();
+    fn together(self, fields: &[(&Field, FieldNodes)]) -> bool {
+        let lists: Vec<Vec<u32>> = fields.iter().map(|(field, nodes)| self.accepted(field, *nodes)).collect();
         let lists: Vec<&[u32]> = lists.iter().map(Vec::as_slice).collect();
         self.choose(0, &lists)
     }
@@ -195,14 +192,6 @@ enum Place {
     Anywhere,
     InElements,
     Nowhere,
-}
-
-fn fields<'a>(
-    pattern: &'a Compiled,
-    nodes: &'a [FieldNodes],
-    combination: &'a [u16],
-) -> impl Iterator<Item = (&'a Field, FieldNodes)> {
-    combination.iter().filter_map(|&i| Some((pattern.fields.get(usize::from(i))?, *nodes.get(usize::from(i))?)))
 }
 
 fn between(list: &[u32], first: u32, end: u32) -> &[u32] {

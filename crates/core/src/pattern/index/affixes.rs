@@ -1,45 +1,70 @@
-//! Prefixes in byte order; suffixes too, turned around.
+//! Prefixes by hash and length; suffixes too, read backwards.
+//!
+//! The hash grows byte by byte, so one pass over a text gives the hashes of all its beginnings. Texts are not kept: two
+//! with the same hash only call up each other's rules, which are verified anyway.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
-use super::{Postings, RuleId};
+use rustc_hash::FxHashMap;
+
+use super::{Posting, Postings, RuleId};
 
 #[derive(Debug, Default)]
 pub(super) struct Affixes {
-    sorted: BTreeMap<Box<[u8]>, Postings>,
+    /// By hash and length.
+    by_hash: FxHashMap<(u64, usize), Postings>,
+    /// The lengths in use, and how many hashes there are of each.
+    lengths: BTreeMap<usize, u32>,
 }
+
+/// FNV-1a's start and factor.
+const START: u64 = 0xcbf2_9ce4_8422_2325;
+const FACTOR: u64 = 0x0000_0100_0000_01b3;
 
 impl Affixes {
     pub(super) fn is_empty(&self) -> bool {
-        self.sorted.is_empty()
+        self.by_hash.is_empty()
     }
 
-    pub(super) fn add(&mut self, affix: impl Iterator<Item = u8>, rule: RuleId) {
-        self.sorted.entry(affix.collect()).or_default().add(rule);
-    }
-
-    pub(super) fn remove(&mut self, affix: impl Iterator<Item = u8>, rule: RuleId) {
-        let affix: Box<[u8]> = affix.collect();
-        if self.sorted.get_mut(&affix).is_some_and(|postings| postings.remove(rule)) {
-            self.sorted.remove(&affix);
+    pub(super) fn add(&mut self, affix: impl ExactSizeIterator<Item = u8>, posting: Posting) {
+        let length = affix.len();
+        let postings = self.by_hash.entry((grow(START, affix), length)).or_default();
+        if postings.is_empty() {
+            *self.lengths.entry(length).or_default() += 1;
         }
+        postings.add(posting);
     }
 
-    /// Calls up the rules of every affix that `text` starts with.
-    ///
-    /// The greatest affix not above the text shares some first bytes with it. A longer affix of the text would sort
-    /// between the two, so none exists, and the search goes on with the shared bytes alone: each step shortens the text.
-    pub(super) fn look_up(&self, text: &[u8], call: &mut impl FnMut(RuleId)) {
-        let mut bound = Bound::Included(text);
-        while let Some((affix, postings)) = self.sorted.range::<[u8], _>((Bound::Unbounded, bound)).next_back() {
-            let shared = affix.iter().zip(text).take_while(|(a, b)| a == b).count();
-            if shared == affix.len() {
-                postings.each(call);
-                bound = Bound::Excluded(affix);
-            } else {
-                bound = Bound::Included(text.get(..shared).unwrap_or(&[]));
+    pub(super) fn remove(&mut self, affix: impl ExactSizeIterator<Item = u8>, rule: RuleId) {
+        let length = affix.len();
+        let key = (grow(START, affix), length);
+        if !self.by_hash.get_mut(&key).is_some_and(|postings| postings.remove(rule)) {
+            return;
+        }
+        self.by_hash.remove(&key);
+        if let Some(count) = self.lengths.get_mut(&length) {
+            *count -= 1;
+            if *count == 0 {
+                self.lengths.remove(&length);
             }
         }
     }
+
+    /// Calls up the rules of every affix that the text starts with.
+    pub(super) fn look_up(&self, mut text: impl ExactSizeIterator<Item = u8>, call: &mut impl FnMut(&Posting)) {
+        let total = text.len();
+        let (mut hash, mut read) = (START, 0);
+        for (&length, _) in self.lengths.range(..=total) {
+            hash = grow(hash, text.by_ref().take(length - read));
+            read = length;
+            if let Some(postings) = self.by_hash.get(&(hash, length)) {
+                postings.each(call);
+            }
+        }
+    }
+}
+
+#[inline]
+fn grow(hash: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FACTOR))
 }

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Postings, RuleId};
+use super::{Posting, Postings, RuleId};
 
 /// Bytes of a literal that are looked up: enough to be rare, few enough to fit a word.
 const WIDTH: usize = 4;
@@ -14,10 +14,10 @@ pub(super) struct Grams {
 }
 
 impl Grams {
-    pub(super) fn add(&mut self, literal: &str, rule: RuleId) {
+    pub(super) fn add(&mut self, literal: &str, posting: Posting) {
         let (width, gram) = last_bytes(literal);
         if let Some(table) = self.by_width.get_mut(width - 1) {
-            table.entry(gram).or_default().add(rule);
+            table.entry(gram).or_default().add(posting);
         }
     }
 
@@ -30,7 +30,7 @@ impl Grams {
         }
     }
 
-    pub(super) fn look_up(&self, text: &str, call: &mut impl FnMut(RuleId)) {
+    pub(super) fn look_up(&self, text: &str, call: &mut impl FnMut(&Posting)) {
         for (table, width) in self.by_width.iter().zip(1..) {
             if table.is_empty() {
                 continue;

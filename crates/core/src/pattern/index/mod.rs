@@ -9,6 +9,7 @@
 
 mod affixes;
 mod grams;
+mod guard;
 mod nets;
 mod ranges;
 
@@ -22,12 +23,21 @@ use super::number::Num;
 use super::predicate::{Field, Net, Range, Scalar, Test, lower};
 use super::wildcard::Anchor;
 
+pub(super) use self::guard::Guard;
+
 /// A rule's number in its set.
 pub(super) type RuleId = u32;
 
+/// A rule under a key. The guard turns most false candidates away before the rule itself is fetched from memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Posting {
+    pub(super) rule: RuleId,
+    pub(super) guard: Guard,
+}
+
 /// Rules that share a key. Each at most once.
 #[derive(Debug, Default)]
-pub(super) struct Postings(Vec<RuleId>);
+pub(super) struct Postings(Vec<Posting>);
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -77,7 +87,6 @@ pub(super) enum Key<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     folded: String,
-    backwards: Vec<u8>,
 }
 
 /// All alternatives of a field. A rule must be posted under every one of them.
@@ -118,15 +127,20 @@ fn test_key(test: &Test) -> Key<'_> {
     }
 }
 
+/// Whether a value that calls up a rule under this key thereby satisfies the alternative.
+pub(super) fn proves(key: Key<'_>) -> bool {
+    matches!(key, Key::Text(_) | Key::Number(_) | Key::Null | Key::Yes | Key::No)
+}
+
 /// How many rules a value that hits this key is likely to call up. Only the order of these numbers matters.
 pub(super) fn cost(index: Option<&Index>, key: Key<'_>) -> usize {
     let fixed = match key {
         Key::Text(_) | Key::Number(_) => 0,
         Key::Folded(_) => 2,
-        Key::Net(net) => 4 + usize::from(if net.v6 { 128 - net.bits } else { 32 - net.bits }),
-        Key::Prefix(text) | Key::Suffix(text) => 4 + 64 / text.len().max(1),
-        Key::FoldedPrefix(text) | Key::FoldedSuffix(text) => 8 + 64 / text.len().max(1),
-        Key::Inside(text) => 16 + 128 / text.len().max(1),
+        Key::Net(net) => 40 + usize::from(if net.v6 { 128 - net.bits } else { 32 - net.bits }),
+        Key::Prefix(text) | Key::Suffix(text) => 64 + 64 / text.len().max(1),
+        Key::FoldedPrefix(text) | Key::FoldedSuffix(text) => 72 + 64 / text.len().max(1),
+        Key::Inside(text) => 96 + 128 / text.len().max(1),
         Key::Range(Range { low: Some(_), high: Some(_) }) => 200,
         Key::Null | Key::Yes | Key::No => 300,
         Key::Range(_) => 400,
@@ -138,21 +152,21 @@ pub(super) fn cost(index: Option<&Index>, key: Key<'_>) -> usize {
 }
 
 impl Index {
-    pub(super) fn post(&mut self, key: Key<'_>, rule: RuleId) {
+    pub(super) fn post(&mut self, key: Key<'_>, posting: Posting) {
         match key {
-            Key::Text(text) => post_text(&mut self.texts, text, rule),
-            Key::Folded(text) => post_text(&mut self.folded, text, rule),
-            Key::Number(number) => self.numbers.entry(number).or_default().add(rule),
-            Key::Prefix(text) => self.prefixes.add(text.bytes(), rule),
-            Key::Suffix(text) => self.suffixes.add(text.bytes().rev(), rule),
-            Key::FoldedPrefix(text) => self.folded_prefixes.add(text.bytes(), rule),
-            Key::FoldedSuffix(text) => self.folded_suffixes.add(text.bytes().rev(), rule),
-            Key::Inside(text) => self.grams.add(text, rule),
-            Key::Range(range) => self.ranges.add(range, rule),
-            Key::Net(net) => self.nets.add(net, rule),
+            Key::Text(text) => post_text(&mut self.texts, text, posting),
+            Key::Folded(text) => post_text(&mut self.folded, text, posting),
+            Key::Number(number) => self.numbers.entry(number).or_default().add(posting),
+            Key::Prefix(text) => self.prefixes.add(text.bytes(), posting),
+            Key::Suffix(text) => self.suffixes.add(text.bytes().rev(), posting),
+            Key::FoldedPrefix(text) => self.folded_prefixes.add(text.bytes(), posting),
+            Key::FoldedSuffix(text) => self.folded_suffixes.add(text.bytes().rev(), posting),
+            Key::Inside(text) => self.grams.add(text, posting),
+            Key::Range(range) => self.ranges.add(range, posting.rule),
+            Key::Net(net) => self.nets.add(net, posting),
             Key::Null | Key::Yes | Key::No | Key::Any | Key::AnyText | Key::Absent | Key::Changed => {
                 if let Some(postings) = self.fixed(key) {
-                    postings.add(rule);
+                    postings.add(posting);
                 }
             }
         }
@@ -183,7 +197,7 @@ impl Index {
     }
 
     /// Calls up every rule that has an alternative which this value may satisfy; some more than once.
-    pub(super) fn look_up(&self, value: Scalar<'_>, buffers: &mut Buffers, call: &mut impl FnMut(RuleId)) {
+    pub(super) fn look_up(&self, value: Scalar<'_>, buffers: &mut Buffers, call: &mut impl FnMut(&Posting)) {
         self.any.each(call);
         match value {
             Scalar::Null => self.null.each(call),
@@ -199,16 +213,13 @@ impl Index {
         }
     }
 
-    fn look_up_text(&self, text: &str, buffers: &mut Buffers, call: &mut impl FnMut(RuleId)) {
+    fn look_up_text(&self, text: &str, buffers: &mut Buffers, call: &mut impl FnMut(&Posting)) {
         self.any_text.each(call);
         if let Some(postings) = self.texts.get(text) {
             postings.each(call);
         }
-        self.prefixes.look_up(text.as_bytes(), call);
-        if !self.suffixes.is_empty() {
-            buffers.turn(text);
-            self.suffixes.look_up(&buffers.backwards, call);
-        }
+        self.prefixes.look_up(text.bytes(), call);
+        self.suffixes.look_up(text.bytes().rev(), call);
         self.grams.look_up(text, call);
         self.nets.look_up(text, call);
         if self.folded.is_empty() && self.folded_prefixes.is_empty() && self.folded_suffixes.is_empty() {
@@ -218,13 +229,8 @@ impl Index {
         if let Some(postings) = self.folded.get(buffers.folded.as_str()) {
             postings.each(call);
         }
-        self.folded_prefixes.look_up(buffers.folded.as_bytes(), call);
-        if !self.folded_suffixes.is_empty() {
-            let folded = std::mem::take(&mut buffers.folded);
-            buffers.turn(&folded);
-            buffers.folded = folded;
-            self.folded_suffixes.look_up(&buffers.backwards, call);
-        }
+        self.folded_prefixes.look_up(buffers.folded.bytes(), call);
+        self.folded_suffixes.look_up(buffers.folded.bytes().rev(), call);
     }
 
     pub(super) fn absent(&self) -> &Postings {
@@ -270,23 +276,23 @@ impl Index {
 
 impl Postings {
     /// Combinations of one rule are posted one after the other, so a rule that is here already is the last.
-    fn add(&mut self, rule: RuleId) {
-        if self.0.last() != Some(&rule) {
-            self.0.push(rule);
+    fn add(&mut self, posting: Posting) {
+        if self.0.last().is_none_or(|last| last.rule != posting.rule) {
+            self.0.push(posting);
         }
     }
 
     /// Says whether nothing is left.
     fn remove(&mut self, rule: RuleId) -> bool {
-        if let Some(position) = self.0.iter().position(|&one| one == rule) {
+        if let Some(position) = self.0.iter().position(|posting| posting.rule == rule) {
             self.0.swap_remove(position);
         }
         self.0.is_empty()
     }
 
     #[inline]
-    pub(super) fn each(&self, call: &mut impl FnMut(RuleId)) {
-        self.0.iter().for_each(|&rule| call(rule));
+    pub(super) fn each(&self, call: &mut impl FnMut(&Posting)) {
+        self.0.iter().for_each(call);
     }
 
     fn len(&self) -> usize {
@@ -308,18 +314,13 @@ impl Buffers {
             self.folded.extend(lower(text));
         }
     }
-
-    fn turn(&mut self, text: &str) {
-        self.backwards.clear();
-        self.backwards.extend(text.bytes().rev());
-    }
 }
 
-fn post_text(texts: &mut FxHashMap<Box<str>, Postings>, text: &str, rule: RuleId) {
+fn post_text(texts: &mut FxHashMap<Box<str>, Postings>, text: &str, posting: Posting) {
     match texts.get_mut(text) {
-        Some(postings) => postings.add(rule),
+        Some(postings) => postings.add(posting),
         None => {
-            texts.insert(text.into(), Postings(vec![rule]));
+            texts.insert(text.into(), Postings(vec![posting]));
         }
     }
 }

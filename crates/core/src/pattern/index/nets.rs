@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::super::predicate::Net;
-use super::{Postings, RuleId};
+use super::{Posting, Postings, RuleId};
 
 #[derive(Debug, Default)]
 pub(super) struct Nets {
@@ -15,12 +15,12 @@ pub(super) struct Nets {
 }
 
 impl Nets {
-    pub(super) fn add(&mut self, net: Net, rule: RuleId) {
+    pub(super) fn add(&mut self, net: Net, posting: Posting) {
         let postings = self.blocks.entry(net).or_default();
         if postings.is_empty() {
             *self.sizes.entry(net.bits).or_default() += 1;
         }
-        postings.add(rule);
+        postings.add(posting);
     }
 
     pub(super) fn remove(&mut self, net: Net, rule: RuleId) {
@@ -36,7 +36,7 @@ impl Nets {
         }
     }
 
-    pub(super) fn look_up(&self, text: &str, call: &mut impl FnMut(RuleId)) {
+    pub(super) fn look_up(&self, text: &str, call: &mut impl FnMut(&Posting)) {
         // The longest address has 45 characters; longer text need not be read.
         if self.blocks.is_empty() || text.len() > 45 {
             return;

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::super::number::Num;
 use super::super::predicate::Range;
-use super::RuleId;
+use super::{Guard, Posting, RuleId};
 
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
@@ -56,13 +56,14 @@ impl Ranges {
         }
     }
 
-    pub(super) fn look_up(&self, number: Num, call: &mut impl FnMut(RuleId)) {
+    pub(super) fn look_up(&self, number: Num, call: &mut impl FnMut(&Posting)) {
         if self.spots.is_empty() {
             return;
         }
         let order = number.order();
         for &free in self.sizes.keys() {
             let Some(spot) = self.spots.get(&(free, bits_above(order, free))) else { continue };
+            let mut call = |rule| call(&Posting { rule, guard: Guard::None });
             // The highest free bit tells which side of the middle the number is on.
             let upper = free > 0 && (order >> (free - 1)) & 1 == 1;
             if upper {
