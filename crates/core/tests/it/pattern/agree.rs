@@ -79,7 +79,7 @@ fn pattern_text() -> impl Strategy<Value = String> {
         let or = prop::option::weighted(0.2, vec(fields.clone().prop_map(|fields| members(fields, None)), 2..=3));
         (fields, or).prop_map(|(fields, or)| members(fields, or))
     };
-    let node = field.prop_recursive(3, 12, 3, move |inner| object(inner.boxed()));
+    let node = field.prop_recursive(2, 5, 2, move |inner| object(inner.boxed()));
     let changed = any::<bool>().prop_map(|changed| format!(r#"[{{"changed":{changed}}}]"#));
     prop_oneof![
         8 => object(node.boxed()),
@@ -94,7 +94,7 @@ fn event_text() -> impl Strategy<Value = String> {
             1 => vec(inner, 0..4).prop_map(|items| format!("[{}]", items.join(", "))),
         ]
     });
-    vec((select(&KEYS[..]), value), 0..6).prop_map(object_text)
+    vec((select(&KEYS[..]), value), 1..8).prop_map(object_text)
 }
 
 /// Keys may repeat: then the last one counts.
