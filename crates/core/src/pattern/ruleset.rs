@@ -193,12 +193,17 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
         Some(index::keys(pattern.fields.get(field)?).map(|key| index::cost(index, key) + 1).sum())
     }
 
-    /// What a candidate must pass besides the key that called it up: the second best field. A rule with several
-    /// combinations has none, since it is posted once for all of them.
+    /// What a candidate must pass besides the key that called it up: the best of the other fields. A rule is posted
+    /// once for all its combinations, so the field must be in all of them.
     fn guard(&self, pattern: &Compiled, nodes: &[FieldNodes], posted: &Posted) -> Guard {
-        let Posted::One(posted) = posted else { return Guard::None };
-        let others = (0..pattern.fields.len()).filter(|field| field != posted);
-        let guards = others.filter_map(|field| {
+        let common = |field: usize| match (&pattern.combinations, posted) {
+            (Combinations::All, Posted::One(posted)) => field != *posted,
+            (Combinations::AnyOf(choices), _) => {
+                choices.iter().all(|choice| choice.iter().any(|&i| usize::from(i) == field))
+            }
+            _ => false,
+        };
+        let guards = (0..pattern.fields.len()).filter(|field| common(*field)).filter_map(|field| {
             let guard = Guard::new(pattern.fields.get(field)?, nodes.get(field)?.here)?;
             Some((self.cost(pattern, nodes, field)?, guard))
         });

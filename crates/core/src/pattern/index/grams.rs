@@ -5,12 +5,12 @@ use rustc_hash::FxHashMap;
 use super::{Posting, Postings, RuleId};
 
 /// Bytes of a literal that are looked up: enough to be rare, few enough to fit a word.
-const WIDTH: usize = 4;
+const WIDTH: usize = 8;
 
 /// By the number of bytes, less one: shorter literals have tables of their own.
 #[derive(Debug, Default)]
 pub(super) struct Grams {
-    by_width: [FxHashMap<u32, Postings>; WIDTH],
+    by_width: [FxHashMap<u64, Postings>; WIDTH],
 }
 
 impl Grams {
@@ -44,11 +44,11 @@ impl Grams {
     }
 }
 
-fn last_bytes(literal: &str) -> (usize, u32) {
+fn last_bytes(literal: &str) -> (usize, u64) {
     let width = literal.len().clamp(1, WIDTH);
     (width, pack(literal.as_bytes().last_chunk::<WIDTH>().map_or(literal.as_bytes(), |bytes| bytes)))
 }
 
-fn pack(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0, |packed, &byte| (packed << 8) | u32::from(byte))
+pub(super) fn pack(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |packed, &byte| (packed << 8) | u64::from(byte))
 }

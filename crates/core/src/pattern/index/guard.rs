@@ -6,6 +6,7 @@
 use super::super::paths::NodeId;
 use super::super::predicate::{Field, Scalar};
 use super::super::verify::Seen;
+use super::grams::pack;
 use super::{Key, keys};
 
 #[derive(Debug, Clone, Copy)]
@@ -90,9 +91,4 @@ fn any_text(seen: Seen<'_>, node: NodeId, test: impl Fn(&[u8]) -> bool) -> bool 
         Some(Scalar::Text(text)) => test(text.as_bytes()),
         _ => false,
     })
-}
-
-#[inline]
-fn pack(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |packed, &byte| (packed << 8) | u64::from(byte))
 }

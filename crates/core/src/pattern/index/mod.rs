@@ -252,10 +252,11 @@ impl Index {
             Key::Null => self.null.len(),
             Key::Yes => self.yes.len(),
             Key::No => self.no.len(),
-            Key::Any => self.any.len(),
-            Key::AnyText => self.any_text.len(),
-            Key::Absent => self.absent.len(),
-            Key::Changed => self.changed.len(),
+            // Any value at all calls these up, so each rule weighs more than one under a value that may never come.
+            Key::Any => self.any.len() * 64,
+            Key::AnyText => self.any_text.len() * 64,
+            Key::Absent => self.absent.len() * 64,
+            Key::Changed => self.changed.len() * 64,
             _ => 0,
         }
     }

@@ -60,6 +60,40 @@ fn sets_and_patterns_go_between_threads() {
     everywhere::<Scratch>();
 }
 
+/// S003-74: a subscription's filters on properties and body; any of its rules lets the message in, and once.
+#[test]
+fn the_rules_of_a_subscription() {
+    let mut rules = RuleSet::new();
+    let mut scratch = Scratch::new();
+    for (name, text) in [
+        ("equal", r#"{"properties":{"eventType":["order.created"]}}"#),
+        ("not equal", r#"{"properties":{"region":[{"anything-but":"eu"}]}}"#),
+        ("in", r#"{"properties":{"eventType":["order.changed","order.closed"]}}"#),
+        ("like", r#"{"properties":{"eventType":[{"wildcard":"order.c*ed"}]}}"#),
+        ("exists", r#"{"properties":{"urgent":[{"exists":true}]}}"#),
+        (
+            "and",
+            r#"{"properties":{"eventType":[{"prefix":"order."}],"region":["eu"]},"body":{"amount":[{"numeric":[">",10]}]}}"#,
+        ),
+        ("or", r#"{"$or":[{"properties":{"region":["us"]}},{"body":{"amount":[{"numeric":["<",1]}]}}]}"#),
+    ] {
+        rules.insert(name, &pattern(text));
+    }
+    let mut check = |event: &str, expected: &[&str]| {
+        assert_eq!(rules.matches(event, &mut scratch).unwrap().into_iter().copied().collect::<Vec<_>>(), expected);
+    };
+    check(
+        r#"{"properties":{"eventType":"order.created","region":"eu"},"body":{"amount":11}}"#,
+        &["and", "equal", "like"],
+    );
+    check(
+        r#"{"properties":{"eventType":"order.changed","region":"us"},"body":{"amount":0.5}}"#,
+        &["in", "like", "not equal", "or"],
+    );
+    check(r#"{"properties":{"urgent":true},"body":{"amount":0}}"#, &["exists", "or"]);
+    check(r#"{"properties":{"eventType":"ticket.created","region":"eu"},"body":{"amount":5}}"#, &[]);
+}
+
 /// The measured workload means what the plain evaluator says it means, and it is the same for the same seed.
 #[test]
 fn the_workload_agrees() {
