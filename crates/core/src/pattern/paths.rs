@@ -18,7 +18,7 @@ pub(super) enum Want {
     Whole,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Node {
     pub(super) children: FxHashMap<Box<str>, NodeId>,
     /// Fields whose path leads through here or ends here.
@@ -28,7 +28,7 @@ pub(super) struct Node {
     pub(super) index: Option<Box<Index>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Paths {
     nodes: Vec<Node>,
     free: Vec<NodeId>,

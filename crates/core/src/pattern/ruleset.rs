@@ -17,8 +17,8 @@ use super::{EventError, Pattern};
 /// Rules, each a pattern under an id, indexed so that an event is held against few of them.
 ///
 /// Adding and removing a rule changes the index in place; its cost does not grow with the number of rules, save for
-/// rules that share one key, which are searched.
-#[derive(Debug)]
+/// rules that share one key, which are searched. A clone is a copy of the index, made without compiling anything.
+#[derive(Debug, Clone)]
 pub struct RuleSet<K> {
     paths: Paths,
     rules: Vec<Option<Rule<K>>>,
@@ -39,7 +39,7 @@ pub struct Scratch {
     matched: Vec<RuleId>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Rule<K> {
     id: K,
     pattern: Arc<Compiled>,
@@ -50,7 +50,7 @@ struct Rule<K> {
 }
 
 /// The field under which each combination is posted. Kept, since the best choice changes with the set.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Posted {
     One(usize),
     Each(Box<[usize]>),

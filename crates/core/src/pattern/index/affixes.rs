@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Posting, Postings, RuleId};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Affixes {
     /// By hash and length.
     by_hash: FxHashMap<(u64, usize), Postings>,

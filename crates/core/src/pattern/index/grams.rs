@@ -8,7 +8,7 @@ use super::{Posting, Postings, RuleId};
 const WIDTH: usize = 8;
 
 /// By the number of bytes, less one: shorter literals have tables of their own.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Grams {
     by_width: [FxHashMap<u64, Postings>; WIDTH],
 }

@@ -36,10 +36,10 @@ pub(super) struct Posting {
 }
 
 /// Rules that share a key. Each at most once.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Postings(Vec<Posting>);
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Index {
     texts: FxHashMap<Box<str>, Postings>,
     folded: FxHashMap<Box<str>, Postings>,

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::super::predicate::Net;
 use super::{Posting, Postings, RuleId};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Nets {
     blocks: FxHashMap<Net, Postings>,
     /// Block sizes in use, with the number of blocks of each; at most 33 for v4 and 129 for v6.

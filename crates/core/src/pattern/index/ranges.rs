@@ -12,7 +12,7 @@ use super::super::number::Num;
 use super::super::predicate::Range;
 use super::{Guard, Posting, RuleId};
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Ranges {
     /// By the number of low bits that are free, and the bits above them.
     spots: FxHashMap<(u32, u64), Spot>,
@@ -20,7 +20,7 @@ pub(super) struct Ranges {
     sizes: BTreeMap<u32, u32>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Spot {
     by_low: BTreeSet<(u64, RuleId)>,
     by_high: BTreeSet<(u64, RuleId)>,
