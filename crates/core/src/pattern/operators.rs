@@ -78,7 +78,7 @@ impl Draft {
             },
             "anything-but" => {
                 let excluded = anything_but(operand, place, budget)?;
-                self.tests.push(Test::AnythingBut(Box::new(excluded)));
+                self.tests.push(Test::AnythingBut(excluded));
             }
             "prefix" | "suffix" => self.tests.push(affix(name, operand, place)?),
             "equals-ignore-case" => self.tests.push(Test::Folded(folded(text(operand, place)?))),

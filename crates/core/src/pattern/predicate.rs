@@ -52,7 +52,7 @@ pub(super) enum Test {
     Wildcard(Wildcard),
     Range(Range),
     Net(Net),
-    AnythingBut(Box<AnythingBut>),
+    AnythingBut(AnythingBut),
 }
 
 /// Everything that `anything-but` excludes.
