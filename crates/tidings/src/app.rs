@@ -19,6 +19,7 @@ use crate::ingest::Ingest;
 use crate::secrets;
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
+use crate::{inbox, messages};
 
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -90,10 +91,10 @@ pub struct App {
     pub first_token: Option<PathBuf>,
 }
 
-/// Every table of the system.
+/// Every table of the system; the messages' is named after the stage.
 #[must_use]
-pub fn tables() -> Vec<Table> {
-    [
+pub fn tables(stage: &str) -> Vec<Table> {
+    let mut tables = [
         record::table(),
         record::ids_table(),
         record::days_table(),
@@ -101,9 +102,12 @@ pub fn tables() -> Vec<Table> {
         audit::table(),
         secrets::table(),
         http::idempotency_table(),
+        inbox::record::table(),
     ]
     .map(Clone::clone)
-    .to_vec()
+    .to_vec();
+    tables.push(messages::record::table(stage));
+    tables
 }
 
 impl App {
@@ -237,7 +241,7 @@ fn open_store(config: &Config, surroundings: &Surroundings, metrics: &Arc<Metric
         acknowledge_before_fsync: surroundings.acknowledge_before_fsync,
     };
     let observer = Arc::new(CommitMetrics(Arc::clone(metrics)));
-    Ok(Embedded::open(&options, &tables(), Arc::clone(&surroundings.clock), observer)?)
+    Ok(Embedded::open(&options, &tables(config.stage.as_str()), Arc::clone(&surroundings.clock), observer)?)
 }
 
 fn write_file(path: &std::path::Path, text: &str) -> Result<(), StartError> {

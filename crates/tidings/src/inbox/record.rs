@@ -1,0 +1,263 @@
+//! Inbox entries and the counter of the unread, in the seed's table and with its keys (S001-54 to S001-71).
+//!
+//! One partition has a user's entries, a counter, and nothing else; the notification map lies in a partition of its
+//! own (`map`). `rules::react` writes entries in the transaction of their event.
+
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tidings_core::time::{self, Timestamp};
+use tidings_store::{Change, Error, Item, Key, KeyKind, Table, Write};
+use uuid::Uuid;
+
+/// The partition of the notification map: no user's name (S001-53).
+pub const MAP: &str = "notificationmap";
+
+/// The sort key of a user's counter. Entries begin with `all#`.
+const COUNTER: &str = "count";
+
+#[must_use]
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        Table::new("tbff2022_notification_centro", "cod_chav_patc", KeyKind::S)
+            .sort("cod_ordenar_chav", KeyKind::S)
+            .local_index("xxnc_2022", ("status_ordenar".into(), KeyKind::S))
+            .local_index("xxnc_2022_v1", ("tipo_ordenar".into(), KeyKind::S))
+            .ttl("ttl")
+    });
+    &TABLE
+}
+
+/// What an entry is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A question turned out not to be compliant.
+    Question,
+    /// A score changed.
+    Score,
+    /// Anything else.
+    Notice,
+}
+
+impl Kind {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Question => "question",
+            Self::Score => "score",
+            Self::Notice => "notice",
+        }
+    }
+
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Question, Self::Score, Self::Notice].into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+/// Whether the user has seen an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    Unread,
+    Read,
+    Archived,
+}
+
+impl Status {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unread => "unread",
+            Self::Read => "read",
+            Self::Archived => "archived",
+        }
+    }
+
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Unread, Self::Read, Self::Archived].into_iter().find(|status| status.as_str() == text)
+    }
+}
+
+/// What the seed records of a question or a score; absent where an event does not say it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct About {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub product_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compliance: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pillar_information: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_score: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_score: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream_event: Option<String>,
+}
+
+/// One notification of one user.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    pub user: String,
+    /// The part that all its keys share; the notification's identifier, which never changes. See [`time_of`].
+    pub time: String,
+    pub kind: Kind,
+    pub status: Status,
+    pub title: String,
+    pub text: String,
+    pub about: About,
+    pub event_id: String,
+    pub rule: String,
+    pub correlation_id: String,
+    pub created_at: Timestamp,
+    pub read_at: Option<Timestamp>,
+    /// Second since 1970 at which it ceases to exist.
+    pub ttl: i64,
+}
+
+/// The `<time>` of an event's entries: nanoseconds, padded so that text order is time order, then what tells the event
+/// from others of the same instant. The same event always gives the same (S001-41, S001-49, S001-59).
+#[must_use]
+pub fn time_of(received_at: Timestamp, event_id: &str, source: Option<&str>) -> String {
+    let event = format!("{}\n{event_id}", source.unwrap_or_default());
+    let (tie, _) = Uuid::new_v5(&Uuid::NAMESPACE_OID, event.as_bytes()).as_u64_pair();
+    format!("{:020}-{tie:016x}", received_at.as_nanosecond().max(0))
+}
+
+/// The key of the entry of that user and identifier.
+#[must_use]
+pub fn key(user: &str, time: &str) -> Key {
+    Key::with_sort(user, format!("all#{time}"))
+}
+
+/// The key of a user's counter.
+#[must_use]
+pub fn counter_key(user: &str) -> Key {
+    Key::with_sort(user, COUNTER)
+}
+
+/// Adds to a user's count of unread entries; belongs into the transaction that changes them.
+#[must_use]
+pub fn count(user: &str, by: i64) -> Write {
+    Write::update(table(), counter_key(user), vec![Change::Add("unread".into(), by)])
+}
+
+impl Entry {
+    /// The value of `status_ordenar`.
+    #[must_use]
+    pub fn status_key(&self) -> String {
+        format!("{}#{}", self.status.as_str(), self.time)
+    }
+
+    /// The value of `tipo_ordenar`.
+    #[must_use]
+    pub fn kind_key(&self) -> String {
+        format!("{}#{}#{}", self.kind.as_str(), self.status.as_str(), self.time)
+    }
+
+    /// The writes that put a new, unread entry into the inbox and count it.
+    pub fn writes(&self) -> Result<[Write; 2], Error> {
+        Ok([Write::insert(table(), self.to_item()?), count(&self.user, 1)])
+    }
+
+    pub fn to_item(&self) -> Result<Item, Error> {
+        let mut item = Item::from_record(&self.about)?;
+        item = item
+            .with("cod_chav_patc", &self.user)
+            .with("cod_ordenar_chav", format!("all#{}", self.time))
+            .with("status_ordenar", self.status_key())
+            .with("tipo_ordenar", self.kind_key())
+            .with("event_type", self.kind.as_str())
+            .with("title", &self.title)
+            .with("text", &self.text)
+            .with("event_id", &self.event_id)
+            .with("rule", &self.rule)
+            .with("correlation_id", &self.correlation_id)
+            .with("created_at", time::iso_millis(self.created_at))
+            .with_some("read_at", self.read_at.map(time::iso_millis))
+            .with("ttl", self.ttl);
+        Ok(item)
+    }
+
+    pub fn from_item(item: &Item) -> Result<Self, Error> {
+        let read = || {
+            let text = |name: &str| item.str(name).map(ToOwned::to_owned);
+            let at = |name: &str| item.str(name).and_then(|text| text.parse::<Timestamp>().ok());
+            Some(Self {
+                user: text("cod_chav_patc")?,
+                time: item.str("cod_ordenar_chav")?.strip_prefix("all#")?.to_owned(),
+                kind: Kind::parse(item.str("event_type")?)?,
+                status: Status::parse(item.str("status_ordenar")?.split('#').next()?)?,
+                title: text("title")?,
+                text: text("text")?,
+                about: item.to_record().ok()?,
+                event_id: text("event_id")?,
+                rule: text("rule")?,
+                correlation_id: text("correlation_id")?,
+                created_at: at("created_at")?,
+                read_at: at("read_at"),
+                ttl: item.int("ttl")?,
+            })
+        };
+        read().ok_or_else(|| Error::Corrupt("a stored inbox entry cannot be read".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(event_id: &str) -> Entry {
+        let at: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        Entry {
+            user: "u1".to_owned(),
+            time: time_of(at, event_id, None),
+            kind: Kind::Score,
+            status: Status::Unread,
+            title: "T".to_owned(),
+            text: "x".to_owned(),
+            about: About { env: Some("dev".to_owned()), old_score: Some(1.5.into()), ..About::default() },
+            event_id: event_id.to_owned(),
+            rule: "scores".to_owned(),
+            correlation_id: "c".to_owned(),
+            created_at: at,
+            read_at: None,
+            ttl: at.as_second() + 10,
+        }
+    }
+
+    // S001-54 to S001-58
+    #[test]
+    fn an_entry_has_the_seeds_keys_and_comes_back_whole() {
+        let entry = entry("e1");
+        let item = entry.to_item().unwrap();
+        table().check_item(&item).unwrap();
+        assert_eq!(item.str("cod_chav_patc"), Some("u1"));
+        for (name, start) in [
+            ("cod_ordenar_chav", "all#01767323045678000000-"),
+            ("status_ordenar", "unread#01767323045678000000-"),
+            ("tipo_ordenar", "score#unread#01767323045678000000-"),
+        ] {
+            assert!(item.str(name).unwrap().starts_with(start), "{item:?}");
+        }
+        assert_eq!(Entry::from_item(&item).unwrap(), entry);
+    }
+
+    // S001-59
+    #[test]
+    fn two_events_of_one_instant_have_two_keys_and_one_event_has_one() {
+        assert_ne!(entry("e1").time, entry("e2").time);
+        assert_eq!(entry("e1").time, entry("e1").time);
+        let at = Timestamp::UNIX_EPOCH;
+        assert_ne!(time_of(at, "e", Some("a")), time_of(at, "e", None));
+    }
+}
