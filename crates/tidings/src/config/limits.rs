@@ -11,7 +11,7 @@ pub struct Limits {
     pub body_bytes: u64,
     /// An uploaded file.
     pub upload_bytes: u64,
-    /// One event as it is stored. At most what DynamoDB takes as one item.
+    /// One event. At most what leaves room for its keys in a DynamoDB item.
     pub event_bytes: u64,
     /// How far ahead of our clock an event's timestamp may be.
     pub event_future_seconds: u64,
@@ -42,7 +42,7 @@ impl Default for Limits {
             request_timeout_seconds: 30,
             connections: 4096,
             requests_per_second: 0,
-            failed_auth_attempts: 20,
+            failed_auth_attempts: 100,
             failed_auth_window_seconds: 60,
         }
     }
@@ -52,7 +52,7 @@ impl Limits {
     pub(super) fn check(&self, check: &mut Check<'_>) {
         check.key("body_bytes").range(self.body_bytes, 1024..=67_108_864);
         check.key("upload_bytes").range(self.upload_bytes, 1024..=1_073_741_824);
-        check.key("event_bytes").range(self.event_bytes, 1024..=409_600);
+        check.key("event_bytes").range(self.event_bytes, 1024..=389_120);
         check.key("event_future_seconds").range(self.event_future_seconds, 0..=86_400);
         check.key("batch_events").range(self.batch_events, 1..=100_000);
         check.key("header_timeout_seconds").range(self.header_timeout_seconds, 1..=300);

@@ -29,7 +29,7 @@ fn refused(text: &str, key: &str) {
 fn ranges_end_where_they_say() {
     check_range("limits.body_bytes", 1024, 67_108_864);
     check_range("limits.upload_bytes", 1024, 1_073_741_824);
-    check_range("limits.event_bytes", 1024, 409_600);
+    check_range("limits.event_bytes", 1024, 389_120);
     check_range("limits.event_future_seconds", 0, 86_400);
     check_range("limits.batch_events", 1, 100_000);
     check_range("limits.header_timeout_seconds", 1, 300);
