@@ -114,7 +114,8 @@ impl Ingest {
             Ok(()) => None,
             Err(error) => Some(duplicate_of(error)?),
         };
-        if note_day.is_some() {
+        // A duplicate's transaction wrote nothing, the day included.
+        if note_day.is_some() && correlation_id.is_none() {
             self.days().insert(day, now.as_second());
         }
         let status = if correlation_id.is_some() { "duplicate" } else { "accepted" };
