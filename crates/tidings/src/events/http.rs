@@ -233,7 +233,8 @@ async fn stream(State(services): State<Services>, mut params: Params) -> Result<
             };
             let frame = match received {
                 Ok(Ok(event)) if !filter.type_fits(&event.event_type) => continue,
-                Ok(Ok(event)) => format!("event: event\ndata: {}\n\n", event.json),
+                // Line breaks in JSON are white space; in a frame they would end it.
+                Ok(Ok(event)) => format!("event: event\ndata: {}\n\n", event.json.replace(['\n', '\r'], " ")),
                 Ok(Err(RecvError::Lagged(missed))) => format!("event: gap\ndata: {{\"missed\":{missed}}}\n\n"),
                 Ok(Err(RecvError::Closed)) => return None,
                 Err(_) => ": alive\n\n".to_owned(),
