@@ -112,8 +112,12 @@ struct EventList {
 
 impl EventView {
     fn of(event: &StoredEvent) -> Result<Self, Problem> {
-        let envelope = serde_json::from_str(&event.json)
+        let mut envelope: std::collections::BTreeMap<String, _> = serde_json::from_str(&event.json)
             .map_err(|_| tidings_store::Error::Corrupt("a stored event is no JSON object".to_owned()))?;
+        // A sender's fields of these names stay in the event itself; here they would stand twice.
+        for ours in ["receivedAt", "outcome"] {
+            envelope.remove(ours);
+        }
         Ok(Self { envelope, received_at: time::iso_micros(event.received_at), outcome: Outcome::default() })
     }
 }
