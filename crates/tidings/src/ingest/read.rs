@@ -159,6 +159,9 @@ fn binary_mode(headers: &HeaderMap, media_type: &str, body: &[u8]) -> Result<Str
     let mut attributes = serde_json::Map::new();
     for (name, value) in headers {
         let Some(name) = name.as_str().strip_prefix("ce-") else { continue };
+        if name == "data" || name == "data_base64" {
+            return Err(Problem::invalid_field(format!("ce-{name}"), "is no attribute: the body is the data"));
+        }
         let value = value.to_str().ok().and_then(percent_decode).ok_or_else(|| {
             Problem::invalid_field(format!("ce-{name}"), "must be printable ASCII or percent-encoded UTF-8")
         })?;
