@@ -23,6 +23,9 @@ const DAY_SECONDS: i64 = 86_400;
 /// A day on record is noted again after this long, so that it lives as long as its latest event.
 const DAY_NOTED_AGAIN_SECONDS: i64 = DAY_SECONDS / 2;
 
+/// Bytes of an event as it is stored: an item of the store, less what stands beside it there.
+const STORED_BYTES: usize = tidings_store::limits::ITEM_BYTES - 4096;
+
 /// What became of one event at the door.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -96,6 +99,11 @@ impl Ingest {
         };
         let now = self.clock.now();
         let json = envelope.to_json();
+        if json.len() > STORED_BYTES {
+            let message = format!("the event has {} bytes, at most {STORED_BYTES} can be stored", json.len());
+            let errors = vec![FieldError::new("", message)];
+            return Ok(Receipt { event_id: None, correlation_id: None, status: "rejected", errors, too_large: true });
+        }
         let new = NewEvent {
             envelope: &envelope,
             json,
