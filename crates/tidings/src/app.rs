@@ -198,6 +198,8 @@ impl App {
             listener,
             router: http::router(services.clone(), routes),
             metrics: Arc::clone(&services.metrics),
+            clock: Arc::clone(&services.clock),
+            ids: Arc::clone(&services.ids),
             connections: usize::try_from(limits.connections).unwrap_or(usize::MAX),
             header_timeout: Duration::from_secs(limits.header_timeout_seconds),
         };
