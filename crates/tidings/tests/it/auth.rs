@@ -22,7 +22,7 @@ fn operations() -> Vec<(Method, String, Option<BTreeSet<String>>)> {
                 let text = text.strip_prefix("Scope: ").unwrap().trim_end_matches('.');
                 text.split(" or ").map(ToOwned::to_owned).collect()
             });
-            let path = path.replace('{', "").replace('}', "");
+            let path = path.replace(['{', '}'], "");
             operations.push((method, path, scopes));
         }
     }

@@ -99,7 +99,7 @@ async fn from_and_to_are_inclusive() {
 }
 
 fn at(day: usize, n: usize) -> Value {
-    json!({ "eventId": format!("d{day}-{n}"), "eventType": if n % 2 == 0 { "even" } else { "odd" }, "source": "s",
+    json!({ "eventId": format!("d{day}-{n}"), "eventType": if n.is_multiple_of(2) { "even" } else { "odd" }, "source": "s",
         "correlationId": "c", "eventTimestamp": format!("2026-02-{day:02}T{n:02}:00:00Z") })
 }
 

@@ -56,7 +56,7 @@ async fn every_documented_operation_exists() {
     let server = TestServer::start().await;
     for (method, path, _) in operations(&document(&server).await) {
         // Without a token: a route that exists asks for one, or answers; nothing is done.
-        let path = path.replace('{', "").replace('}', "");
+        let path = path.replace(['{', '}'], "");
         let answer = Answer::to(server.stranger().request(method.clone(), &path)).await;
         assert!([200, 401].contains(&answer.status), "{method} {path}: {}", answer.status);
     }
@@ -69,7 +69,7 @@ async fn every_operation_that_exists_is_documented() {
     let methods =
         [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS, Method::TRACE];
     for (path, documented) in document["paths"].as_object().unwrap() {
-        let concrete = path.replace('{', "").replace('}', "");
+        let concrete = path.replace(['{', '}'], "");
         for method in &methods {
             let known = documented.get(method.as_str().to_lowercase()).is_some();
             let answer = Answer::to(server.stranger().request(method.clone(), &concrete)).await;
@@ -149,7 +149,7 @@ async fn every_documented_query_parameter_is_known() {
         for parameter in operation["parameters"].as_array().unwrap() {
             if parameter["in"] == "query" {
                 let name = parameter["name"].as_str().unwrap();
-                let concrete = path.replace('{', "").replace('}', "");
+                let concrete = path.replace(['{', '}'], "");
                 let request = server.client().request(method.clone(), &format!("{concrete}?{name}=1"));
                 let text = Answer::to(request).await.text();
                 assert!(!text.contains("is no parameter"), "{path} {name}: {text}");

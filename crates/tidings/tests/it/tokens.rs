@@ -69,7 +69,7 @@ async fn a_bad_token_request_names_every_field() {
 async fn the_text_of_a_token_is_shown_only_once() {
     let server = TestServer::start().await;
     let made = server.client().post("/tokens", &json!({ "scopes": ["read"] })).await.expect(201).json();
-    let secrets = [made["token"].as_str().unwrap(), server.admin_token()].map(|token| secret_of(token));
+    let secrets = [made["token"].as_str().unwrap(), server.admin_token()].map(secret_of);
     for path in ["/tokens", "/audit-log", "/audit-log?format=csv", "/metrics", "/openapi.json"] {
         let text = server.client().get(path).await.expect(200).text();
         assert!(secrets.iter().all(|secret| !text.contains(*secret)), "{path}");
