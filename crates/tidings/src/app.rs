@@ -162,7 +162,12 @@ impl App {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
             sealer,
-            idempotency: Idempotency::new(Arc::clone(&store), Arc::clone(&clock), config.retention.idempotency_hours),
+            idempotency: Idempotency::new(
+                Arc::clone(&store),
+                Arc::clone(&clock),
+                Arc::clone(&ids),
+                config.retention.idempotency_hours,
+            ),
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
