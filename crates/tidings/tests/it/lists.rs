@@ -175,7 +175,26 @@ async fn one_event_is_found_by_id_and_by_source() {
     client.get("/events/unknown").await.problem(404);
 }
 
-// A filter that fits nothing answers soon, and its cursor leads on.
+// SX-10: a filter that fits nothing answers soon, however many days it has to look through; its cursor leads on.
+#[tokio::test]
+async fn a_page_looks_at_a_bounded_number_of_events() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let days = 10_050;
+    let first: jiff::civil::Date = "1990-01-01".parse().unwrap();
+    let events: Vec<_> = (0..days)
+        .map(|n| {
+            let day = first + jiff::Span::new().days(n);
+            let event_type = if n == 0 { "rare" } else { "common" };
+            json!({ "eventId": n.to_string(), "eventType": event_type, "eventTimestamp": format!("{day}T00:00:00Z") })
+        })
+        .collect();
+    for batch in events.chunks(1000) {
+        client.post("/events", &json!(batch)).await.expect(202);
+    }
+    assert_eq!(client.pages("/events?type=rar*").await, [vec![], vec!["0".to_owned()]]);
+}
+
 #[tokio::test]
 async fn a_prefix_that_fits_little_is_found_across_many_days() {
     let server = TestServer::start().await;
