@@ -12,6 +12,7 @@ pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldEr
     let fields: Fields = crate::json::parse(text).map_err(|bad| vec![bad.into()])?;
     let mut draft = Draft::default();
     let (mut specversion, mut data, mut base64) = (None, None, None);
+    let mut errors = Vec::new();
     for (name, value) in fields.0 {
         match name.as_ref() {
             "specversion" => specversion = Some(value),
@@ -24,10 +25,14 @@ pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldEr
             "eventversion" => draft.event_version = Some(value),
             "data" => data = Some(value),
             "data_base64" => base64 = Some(value),
+            // As an extension it would take the place of the envelope's own field.
+            "eventId" | "eventType" | "eventVersion" | "eventTimestamp" | "correlationId" => {
+                errors.push(FieldError::new(name, "is no attribute: CloudEvents writes them in lower case"));
+            }
             _ => draft.extensions.push((name.into_owned(), value.get().to_owned())),
         }
     }
-    let mut errors = missing(&draft, specversion);
+    errors.extend(missing(&draft, specversion));
     if data.is_some() && base64.is_some() {
         errors.push(FieldError::new("data_base64", "must not stand beside data"));
     }

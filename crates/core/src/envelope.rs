@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::value::RawValue;
 
 use crate::json::{BadJson, Fields};
-use crate::limits::{CORRELATION_CHARS, EXTENSIONS, NAME_CHARS, SUBJECT_CHARS};
+use crate::limits::{CORRELATION_CHARS, EXTENSIONS, NAME_CHARS, SOURCE_CHARS, SUBJECT_CHARS};
 use crate::time::{self, Timestamp};
 
 /// An event as it is accepted: validated, with every default filled in.
@@ -105,7 +105,7 @@ impl Draft<'_> {
             None
         });
         let correlation_id = text_field(&mut errors, "correlationId", self.correlation_id, CORRELATION_CHARS);
-        let source = text_field(&mut errors, "source", self.source, NAME_CHARS);
+        let source = text_field(&mut errors, "source", self.source, SOURCE_CHARS);
         let subject = text_field(&mut errors, "subject", self.subject, SUBJECT_CHARS);
         if let (Some(_), Some(payload)) = (self.data, self.payload) {
             self.extensions.push(("payload".to_owned(), payload.get().to_owned()));

@@ -1,7 +1,9 @@
 //! The limits of what may come in, in one place. Those an operator may change are in the configuration.
 
-/// Characters of an event's id, type, source and correlation id.
+/// Characters of an event's id and type, and of names in general.
 pub const NAME_CHARS: usize = 256;
+/// Characters of an event's source: with four bytes each it still fits a sort key, prefix included.
+pub const SOURCE_CHARS: usize = 250;
 /// Characters of a correlation id.
 pub const CORRELATION_CHARS: usize = 128;
 /// Characters of an event's subject.

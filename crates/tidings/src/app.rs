@@ -91,6 +91,13 @@ pub struct App {
     pub first_token: Option<PathBuf>,
 }
 
+/// A store, and what is known of it.
+struct Opened {
+    store: Arc<dyn Store>,
+    embedded: Option<Arc<Embedded>>,
+    metrics: Arc<Metrics>,
+}
+
 /// Every table of the system; the messages' is named after the stage.
 #[must_use]
 pub fn tables(stage: &str) -> Vec<Table> {
@@ -117,15 +124,32 @@ impl App {
             let sentence = "the DynamoDB engine is not part of this version; set store.engine to \"embedded\"";
             return Err(StartError::Unsupported(sentence.to_owned()));
         }
-        let listener = TcpListener::bind(config.listen).await;
-        let listener = listener.map_err(|source| StartError::Listen { address: config.listen, source })?;
-        if let Ok(address) = listener.local_addr() {
-            config.set_listen(address);
-        }
+        let listener = bind(&mut config).await?;
         let metrics = Arc::new(Metrics::default());
         let embedded = Arc::new(open_store(&config, &surroundings, &metrics)?);
+        let opened = Opened { store: Arc::clone(&embedded) as Arc<dyn Store>, embedded: Some(embedded), metrics };
+        Self::assemble(config, surroundings, listener, opened).await
+    }
+
+    /// The same over a store that is open already, whatever it is; the data directory must exist.
+    pub async fn open_with(
+        mut config: Config,
+        surroundings: Surroundings,
+        store: Arc<dyn Store>,
+    ) -> Result<Self, StartError> {
+        let listener = bind(&mut config).await?;
+        let opened = Opened { store, embedded: None, metrics: Arc::default() };
+        Self::assemble(config, surroundings, listener, opened).await
+    }
+
+    async fn assemble(
+        config: Config,
+        surroundings: Surroundings,
+        listener: TcpListener,
+        opened: Opened,
+    ) -> Result<Self, StartError> {
         let Surroundings { clock, ids, limit_file, .. } = surroundings;
-        let store: Arc<dyn Store> = Arc::clone(&embedded) as Arc<dyn Store>;
+        let Opened { store, embedded, metrics } = opened;
         let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
         let limit = limit_file.map(|path| {
             Appender::create(&path, crate::bench::limit::FILE_BYTES)
@@ -144,7 +168,12 @@ impl App {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
             sealer,
-            idempotency: Idempotency::new(Arc::clone(&store), Arc::clone(&clock), config.retention.idempotency_hours),
+            idempotency: Idempotency::new(
+                Arc::clone(&store),
+                Arc::clone(&clock),
+                Arc::clone(&ids),
+                config.retention.idempotency_hours,
+            ),
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
@@ -154,7 +183,7 @@ impl App {
             clock,
             ids,
             store,
-            embedded: Some(embedded),
+            embedded,
             metrics,
         };
         let url = format!("http://{}", parts.config.listen);
@@ -180,6 +209,8 @@ impl App {
             listener,
             router: http::router(services.clone(), routes),
             metrics: Arc::clone(&services.metrics),
+            clock: Arc::clone(&services.clock),
+            ids: Arc::clone(&services.ids),
             connections: usize::try_from(limits.connections).unwrap_or(usize::MAX),
             header_timeout: Duration::from_secs(limits.header_timeout_seconds),
         };
@@ -230,6 +261,16 @@ impl Services {
         self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
         Ok(Some(path))
     }
+}
+
+/// Listens on the configured address, and puts the port that was given into the configuration.
+async fn bind(config: &mut Config) -> Result<TcpListener, StartError> {
+    let listener = TcpListener::bind(config.listen).await;
+    let listener = listener.map_err(|source| StartError::Listen { address: config.listen, source })?;
+    if let Ok(address) = listener.local_addr() {
+        config.set_listen(address);
+    }
+    Ok(listener)
 }
 
 fn open_store(config: &Config, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Embedded, StartError> {

@@ -10,6 +10,7 @@ use tidings_core::time;
 
 use super::{Entry, Filter};
 use crate::app::Services;
+use crate::events::http::name_param;
 use crate::http::{End, Json, Param, Params, Problem, Route, paging};
 use crate::tokens::{Caller, Scope};
 
@@ -88,12 +89,11 @@ impl From<Entry> for EntryView {
 }
 
 async fn list(State(services): State<Services>, caller: Caller, mut params: Params) -> Result<Response, Problem> {
-    let text = |name: &str, params: &Params| params.text(name).map(ToOwned::to_owned);
     let filter = Filter {
-        user: text("user", &params),
-        action: text("action", &params),
-        entity: text("entity", &params),
-        entity_id: text("entityId", &params),
+        user: name_param(&mut params, "user"),
+        action: name_param(&mut params, "action"),
+        entity: name_param(&mut params, "entity"),
+        entity_id: name_param(&mut params, "entityId"),
         from: params.time("from", End::Start),
         to: params.time("to", End::Finish),
     };

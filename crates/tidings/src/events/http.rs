@@ -112,8 +112,12 @@ struct EventList {
 
 impl EventView {
     fn of(event: &StoredEvent) -> Result<Self, Problem> {
-        let envelope = serde_json::from_str(&event.json)
+        let mut envelope: std::collections::BTreeMap<String, _> = serde_json::from_str(&event.json)
             .map_err(|_| tidings_store::Error::Corrupt("a stored event is no JSON object".to_owned()))?;
+        // A sender's fields of these names stay in the event itself; here they would stand twice.
+        for ours in ["receivedAt", "outcome"] {
+            envelope.remove(ours);
+        }
         Ok(Self { envelope, received_at: time::iso_micros(event.received_at), outcome: Outcome::default() })
     }
 }
@@ -233,7 +237,8 @@ async fn stream(State(services): State<Services>, mut params: Params) -> Result<
             };
             let frame = match received {
                 Ok(Ok(event)) if !filter.type_fits(&event.event_type) => continue,
-                Ok(Ok(event)) => format!("event: event\ndata: {}\n\n", event.json),
+                // Line breaks in JSON are white space; in a frame they would end it.
+                Ok(Ok(event)) => format!("event: event\ndata: {}\n\n", event.json.replace(['\n', '\r'], " ")),
                 Ok(Err(RecvError::Lagged(missed))) => format!("event: gap\ndata: {{\"missed\":{missed}}}\n\n"),
                 Ok(Err(RecvError::Closed)) => return None,
                 Err(_) => ": alive\n\n".to_owned(),

@@ -7,6 +7,8 @@ mod stream;
 use std::sync::Arc;
 
 use serde::Serialize;
+use tidings_core::envelope::check_name;
+use tidings_core::limits::{NAME_CHARS, SOURCE_CHARS};
 use tidings_core::time::{self, Timestamp};
 use tidings_store::query::cursor_of;
 use tidings_store::{Error, Item, Query, Range, Store};
@@ -40,7 +42,9 @@ impl Events {
 
     /// The newest event of that id, or the one of that source.
     pub async fn get(&self, event_id: &str, source: Option<&str>) -> Result<Option<StoredEvent>, Error> {
-        if tidings_core::envelope::check_name(event_id, tidings_core::limits::NAME_CHARS).is_err() {
+        let unknown = check_name(event_id, NAME_CHARS).is_err()
+            || source.is_some_and(|source| check_name(source, SOURCE_CHARS).is_err());
+        if unknown {
             return Ok(None);
         }
         let query = Query::new(event_id).limit(100);

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::body;
 use super::correlation::{self, CorrelationId};
+use super::idempotency;
 use super::metrics::RouteMetrics;
 use super::params::Params;
 use super::problem::Problem;
@@ -156,9 +157,10 @@ impl Gate {
                 let most = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
                 let bytes = body::read(&parts.headers, body, most, patience).await?;
                 if let (Some(caller), true) = (&caller, parts.method == Method::POST)
-                    && let Some(key) = parts.headers.get("idempotency-key")
+                    && parts.headers.contains_key(idempotency::HEADER)
                 {
-                    let key = services.idempotency.key(caller, self.path, parts.uri.path(), key, &bytes)?;
+                    let (path, headers) = (parts.uri.path(), &parts.headers);
+                    let key = services.idempotency.key(caller, self.path, path, headers, &bytes)?;
                     parts.extensions.insert(caller.clone());
                     parts.extensions.insert(key.seed());
                     let request = Request::from_parts(parts, Body::from(bytes));

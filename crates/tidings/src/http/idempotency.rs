@@ -2,6 +2,9 @@
 //!
 //! The answer is stored after the effect. A crash between the two would let a retry run the handler again, so
 //! handlers that make ids take them from the key's [`IdempotencySeed`]: the second run then finds its own work done.
+//!
+//! An answer may hold a secret that is kept nowhere else (a new token), so it is stored encrypted with a key that is
+//! made from the caller's own token, of which the store has only a hash.
 
 use std::sync::LazyLock;
 
@@ -10,7 +13,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -20,12 +23,14 @@ use tidings_core::time::{Clock, Timestamp};
 use tidings_store::{Item, Key, KeyKind, Store, Table, Value, Write};
 use uuid::Uuid;
 
+use super::cursor::Sealer;
 use super::problem::Problem;
 use crate::tokens::Caller;
 
+pub const HEADER: &str = "idempotency-key";
 const KEY_CHARS: usize = 256;
-/// Answers larger than this are not kept: an item holds at most 400 KB.
-const ANSWER_BYTES: usize = 390 * 1024;
+/// Answers larger than this are not kept: an item holds at most 400 KB, and sealing makes four bytes of three.
+const ANSWER_BYTES: usize = 290 * 1024;
 const KEPT_HEADERS: [HeaderName; 2] = [header::CONTENT_TYPE, header::LOCATION];
 
 #[must_use]
@@ -37,6 +42,7 @@ pub fn table() -> &'static Table {
 pub struct Idempotency {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
     kept_seconds: i64,
     /// Keys whose first request is still running here.
     running: Mutex<HashSet<String>>,
@@ -46,6 +52,8 @@ pub struct Idempotency {
 pub struct RequestKey {
     id: String,
     body_hash: Vec<u8>,
+    /// Seals the answer for the caller alone.
+    sealer: Sealer,
 }
 
 /// Makes the ids of a request that has a key: the same key gives the same ids.
@@ -84,9 +92,9 @@ impl RequestIds<'_> {
 }
 
 impl Idempotency {
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, kept_hours: u64) -> Self {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>, kept_hours: u64) -> Self {
         let kept_seconds = i64::try_from(kept_hours.saturating_mul(3600)).unwrap_or(i64::MAX);
-        Self { store, clock, kept_seconds, running: Mutex::default() }
+        Self { store, clock, ids, kept_seconds, running: Mutex::default() }
     }
 
     pub fn key(
@@ -94,20 +102,19 @@ impl Idempotency {
         caller: &Caller,
         route: &str,
         path: &str,
-        key: &HeaderValue,
+        headers: &HeaderMap,
         body: &Bytes,
     ) -> Result<RequestKey, Problem> {
-        let key = key.to_str().ok().filter(|key| (1..=KEY_CHARS).contains(&key.len())).ok_or_else(|| {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let key = text(HEADER).filter(|key| (1..=KEY_CHARS).contains(&key.len())).ok_or_else(|| {
             Problem::invalid_field("Idempotency-Key", format!("must be 1 to {KEY_CHARS} printable ASCII characters"))
         })?;
-        let mut context = Context::new(&SHA256);
-        for part in [caller.token.id.as_str(), route, path, key] {
-            context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part.as_bytes());
-        }
-        let id = context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = digest(&[&caller.token.id, route, path, key]).iter().map(|byte| format!("{byte:02x}")).collect();
+        let bearer =
+            text("authorization").and_then(|value| value.split_once(' ')).map_or("", |(_, token)| token.trim());
+        let sealer = Sealer::new(&digest(&["answer", bearer, path, key]), Arc::clone(&self.ids));
         let body_hash = ring::digest::digest(&SHA256, body).as_ref().to_vec();
-        Ok(RequestKey { id, body_hash })
+        Ok(RequestKey { id, body_hash, sealer })
     }
 
     /// The first answer to this key, from the store or by running the handler.
@@ -128,7 +135,7 @@ impl Idempotency {
                 .with("id", &key.id)
                 .with("bodyHash", key.body_hash.clone())
                 .with("status", i64::from(parts.status.as_u16()))
-                .with("answer", body.to_vec())
+                .with("answer", key.sealer.seal(&key.id, &body))
                 .with("ttl", self.clock.now().as_second().saturating_add(self.kept_seconds));
             for name in KEPT_HEADERS {
                 let value = parts.headers.get(&name).and_then(|value| value.to_str().ok());
@@ -145,10 +152,11 @@ fn replay(item: &Item, key: &RequestKey) -> Result<Response, Problem> {
         let detail = "this Idempotency-Key was used with another body; use a new key for a new request";
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail));
     }
-    let body = match item.get("answer") {
-        Some(Value::B(bytes)) => bytes.clone(),
-        _ => Vec::new(),
-    };
+    let sealed = item.str("answer").unwrap_or_default();
+    let body = key
+        .sealer
+        .open("answer", &key.id, sealed)
+        .map_err(|_| tidings_store::Error::Corrupt("the answer to an Idempotency-Key cannot be read".to_owned()))?;
     let mut response = Response::new(Body::from(body));
     let status = item.int("status").and_then(|status| u16::try_from(status).ok());
     *response.status_mut() = status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
@@ -159,6 +167,18 @@ fn replay(item: &Item, key: &RequestKey) -> Result<Response, Problem> {
     }
     response.headers_mut().insert("idempotent-replay", HeaderValue::from_static("true"));
     Ok(response)
+}
+
+/// The hash of several parts, each with its length before it, so that none can pass for the end of its neighbour.
+fn digest(parts: &[&str]) -> [u8; 32] {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part.as_bytes());
+    }
+    let mut hash = [0; 32];
+    hash.copy_from_slice(context.finish().as_ref());
+    hash
 }
 
 /// Marks a key as being worked on, until dropped.

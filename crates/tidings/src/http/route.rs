@@ -31,6 +31,8 @@ pub enum BodyRule {
 pub struct Param(pub &'static str, pub &'static str);
 
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+/// A media type, and the schema of what it holds.
+type Content = (&'static str, SchemaOf);
 
 /// One operation of the API.
 #[derive(Clone)]
@@ -42,8 +44,8 @@ pub struct Route {
     pub tag: &'static str,
     pub params: &'static [Param],
     pub body_rule: BodyRule,
-    pub body: Option<(&'static str, SchemaOf)>,
-    pub answers: Vec<(u16, &'static str, Option<(&'static str, SchemaOf)>)>,
+    pub body: Option<Content>,
+    pub answers: Vec<(u16, &'static str, Option<Content>)>,
     pub handler: MethodRouter<Services>,
 }
 

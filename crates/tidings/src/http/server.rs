@@ -8,6 +8,8 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tidings_core::ids::IdSource;
+use tidings_core::time::Clock;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -26,6 +28,8 @@ pub struct Server {
     pub listener: TcpListener,
     pub router: Router,
     pub metrics: Arc<Metrics>,
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<dyn IdSource>,
     pub connections: usize,
     pub header_timeout: Duration,
 }
@@ -61,7 +65,10 @@ impl Server {
                         drop(permit);
                     });
                 }
-                Err(_) => drop(tokio::spawn(turn_away(stream))),
+                Err(_) => {
+                    let correlation_id = self.ids.uuid(self.clock.now()).to_string();
+                    drop(tokio::spawn(turn_away(stream, correlation_id)));
+                }
             }
         }
         drop(self.listener);
@@ -110,16 +117,22 @@ fn tower_http_service(router: Router, peer: SocketAddr) -> Service {
 }
 
 /// The answer to a connection too many.
-async fn turn_away(mut stream: TcpStream) {
-    let body = r#"{"type":"urn:tidings:problem:unavailable","title":"Service Unavailable","status":503,"detail":"too many connections; try again in a moment"}"#;
+async fn turn_away(mut stream: TcpStream, correlation_id: String) {
+    let body = format!(
+        r#"{{"type":"urn:tidings:problem:unavailable","title":"Service Unavailable","status":503,"detail":"too many connections; try again in a moment","correlationId":"{correlation_id}"}}"#
+    );
     let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
+         x-correlation-id: {correlation_id}\r\nx-content-type-options: nosniff\r\ncache-control: no-store\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     let answer = async {
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(body.as_bytes()).await?;
-        stream.shutdown().await
+        stream.shutdown().await?;
+        // Closing over an unread request would reset the connection, and the answer with it.
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
     };
     let _ = tokio::time::timeout(Duration::from_secs(1), answer).await;
 }

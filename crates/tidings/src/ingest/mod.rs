@@ -23,6 +23,9 @@ const DAY_SECONDS: i64 = 86_400;
 /// A day on record is noted again after this long, so that it lives as long as its latest event.
 const DAY_NOTED_AGAIN_SECONDS: i64 = DAY_SECONDS / 2;
 
+/// Bytes of an event as it is stored: an item of the store, less what stands beside it there.
+const STORED_BYTES: usize = tidings_store::limits::ITEM_BYTES - 4096;
+
 /// What became of one event at the door.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -81,12 +84,18 @@ impl Ingest {
         let now = self.clock.now();
         let mut transactions = Vec::with_capacity(drafts.len());
         let mut notes = Vec::with_capacity(drafts.len());
-        for draft in &drafts {
-            if let Draft::Good(envelope) = draft {
-                let (writes, noted) = self.transaction(envelope, now);
-                transactions.push(writes);
-                notes.push(noted);
+        let mut drafts = drafts;
+        for draft in &mut drafts {
+            let Draft::Good(envelope) = draft else { continue };
+            let json = envelope.to_json();
+            if json.len() > STORED_BYTES {
+                let message = format!("the event has {} bytes, at most {STORED_BYTES} can be stored", json.len());
+                *draft = Draft::Bad { errors: vec![FieldError::new("", message)], too_large: true };
+                continue;
             }
+            let (writes, noted) = self.transaction(envelope, json, now);
+            transactions.push(writes);
+            notes.push(noted);
         }
         let mut outcomes = self.store.transact_each(transactions).await.into_iter().zip(notes);
         let mut receipts = Vec::with_capacity(drafts.len());
@@ -107,10 +116,10 @@ impl Ingest {
     }
 
     /// The one transaction of an event, and what to remember once it is done.
-    fn transaction(&self, envelope: &Envelope, now: Timestamp) -> (Vec<Write>, Noted) {
+    fn transaction(&self, envelope: &Envelope, json: String, now: Timestamp) -> (Vec<Write>, Noted) {
         let new = NewEvent {
             envelope,
-            json: envelope.to_json(),
+            json,
             received_at: now,
             unique: self.unique(),
             expires_at: now.as_second().saturating_add(self.retention_seconds),
@@ -139,6 +148,7 @@ impl Ingest {
             Ok(()) => None,
             Err(error) => Some(duplicate_of(error)?),
         };
+        // A duplicate's transaction wrote nothing, the day included.
         if known_correlation.is_none() {
             if let Some(day) = noted.day {
                 self.days().insert(day, now.as_second());

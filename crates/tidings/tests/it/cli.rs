@@ -1,0 +1,239 @@
+//! The command line, through the real program.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tempfile::{TempDir, tempdir};
+
+use crate::support::process::{Ended, Running, Served, run, run_with_input, tidings};
+use crate::support::secret_of;
+
+fn served() -> (TempDir, Served) {
+    let directory = tempdir().unwrap();
+    let server = Served::start(directory.path());
+    (directory, server)
+}
+
+fn write(directory: &Path, name: &str, text: &str) {
+    std::fs::File::create(directory.join(name)).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    let directory = tempdir().unwrap();
+    for command in ["serve", "check-config", "token", "send", "tail", "backup", "restore", "bench"] {
+        let help = run(directory.path(), &[command, "--help"]).expect(0).stdout;
+        assert!(help.contains("Example"), "{command}: {help}");
+        assert!(help.contains(&format!("tidings {command}")), "{command}: {help}");
+    }
+    let help = run(directory.path(), &["--help"]).expect(0).stdout;
+    assert!(help.contains("Examples:"), "{help}");
+    let version = run(directory.path(), &["--version"]).expect(0).stdout;
+    assert_eq!(version.trim(), format!("tidings {}", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn bad_usage_is_exit_code_2() {
+    let directory = tempdir().unwrap();
+    for arguments in [
+        &[] as &[&str],
+        &["nonsense"],
+        &["serve", "--lisen", "x"],
+        &["serve", "--listen", "nowhere"],
+        &["send"],
+        &["token"],
+        &["token", "create"],
+        &["token", "revoke"],
+        &["restore", "file"],
+        &["check-config"],
+    ] {
+        let ended = run(directory.path(), arguments).expect(2);
+        assert!(!ended.stderr.is_empty() && ended.stdout.is_empty(), "{arguments:?}: {ended:?}");
+    }
+    let ended = run(directory.path(), &["serve", "--lisen", "x"]).expect(2);
+    assert!(ended.stderr.contains("--listen"), "a suggestion: {}", ended.stderr);
+}
+
+// SX-23: every problem with its line.
+#[test]
+fn check_config_names_every_problem_with_its_line() {
+    let directory = tempdir().unwrap();
+    write(directory.path(), "good.toml", "listen = \"127.0.0.1:9000\"\n[limits]\nbatch_events = 10\n");
+    let good = run(directory.path(), &["check-config", "good.toml"]).expect(0);
+    assert_eq!(good.stdout, "good.toml: no problems\n");
+    write(
+        directory.path(),
+        "bad.toml",
+        "lisen = \"127.0.0.1:9000\"\n\n[limits]\nbatch_events = 0\nbody_bytes = \"x\"\n",
+    );
+    let bad = run(directory.path(), &["check-config", "bad.toml"]).expect(1);
+    for (line, key) in [(1, "lisen"), (4, "batch_events"), (5, "body_bytes")] {
+        let named = bad.stderr.lines().any(|text| text.contains(&format!("bad.toml:{line}")) && text.contains(key));
+        assert!(named, "{key} on line {line}: {}", bad.stderr);
+    }
+    assert!(bad.stderr.contains("`listen`"), "a suggestion: {}", bad.stderr);
+    let problems = run(directory.path(), &["check-config", "bad.toml", "--json"]).expect(1);
+    assert!(serde_json::from_str::<Value>(&problems.stdout).is_ok(), "{problems:?}");
+    let missing = run(directory.path(), &["check-config", "missing.toml"]).expect(1);
+    assert!(missing.stderr.contains("missing.toml"), "{missing:?}");
+    let serve = run(directory.path(), &["serve", "--config", "bad.toml"]).expect(1);
+    assert!(serve.stderr.contains("batch_events"), "{serve:?}");
+    assert!(!directory.path().join("tidings-data").exists());
+}
+
+// SX-20
+#[test]
+fn tokens_are_made_listed_and_revoked() {
+    let (directory, server) = served();
+    let at = directory.path();
+    let made = run(at, &["token", "create", "--scope", "read,ingest", "--expires", "30d", "--name", "ci", "--json"]);
+    let made: Value = serde_json::from_str(&made.expect(0).stdout).unwrap();
+    let fields: Vec<_> = made.as_object().unwrap().keys().cloned().collect();
+    assert_eq!(fields, ["id", "token"]);
+    let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
+    let plain = run(at, &["token", "create", "--scope", "read", "--scope", "operate"]).expect(0);
+    assert!(plain.stdout.starts_with("tdg_") && plain.stdout.lines().count() == 1, "{plain:?}");
+    let list = run(at, &["token", "list"]).expect(0).stdout;
+    assert_eq!(list.lines().count(), 3);
+    let row = list.lines().find(|row| row.contains(id)).unwrap();
+    assert!(row.contains("read,ingest") && row.contains("ci"), "{row}");
+    let secret = secret_of(token);
+    assert!(!list.contains(secret));
+    let list = run(at, &["token", "list", "--json"]).expect(0).stdout;
+    assert_eq!(serde_json::from_str::<Value>(&list).unwrap()["items"].as_array().unwrap().len(), 3);
+    // The token works, for what it may do.
+    let sent = run_with_input(at, &["send", "-", "--token", token], r#"{"eventType":"a"}"#);
+    sent.expect(0);
+    assert!(run(at, &["token", "list", "--token", token]).expect(1).sentence().contains("403"));
+    run(at, &["token", "revoke", id]).expect(0);
+    let refused = run_with_input(at, &["send", "-", "--token", token], r#"{"eventType":"a"}"#).expect(1);
+    assert!(refused.sentence().contains("401") && refused.sentence().contains("--token"), "{refused:?}");
+    assert!(run(at, &["token", "revoke", id]).expect(1).sentence().contains("404"));
+    for bad in ["writer", "user:"] {
+        assert!(run(at, &["token", "create", "--scope", bad]).expect(1).sentence().contains("scopes[0]"));
+    }
+    assert!(!run(at, &["token", "create", "--scope", "read", "--expires", "soon"]).expect(1).sentence().is_empty());
+    // SX-20: no secret in the log, even at the most talkative.
+    let said = server.stop();
+    let admin = std::fs::read_to_string(at.join("tidings-data/admin.token")).unwrap();
+    for secret in [secret, secret_of(&plain.stdout), secret_of(&admin)] {
+        assert!(!said.contains(secret));
+    }
+    assert!(said.contains("/tokens"), "the log is at debug: {said}");
+}
+
+fn ids(ended: &Ended) -> Vec<&str> {
+    ended.stdout.lines().collect()
+}
+
+// S003-55
+#[test]
+fn send_takes_an_object_an_array_and_ndjson() {
+    let (directory, _server) = served();
+    let at = directory.path();
+    write(at, "one.json", "{\n  \"eventId\": \"one\",\n  \"eventType\": \"a\"\n}\n");
+    write(at, "array.json", r#"[{"eventId":"x","eventType":"a"},{"eventId":"y","eventType":"a"}]"#);
+    write(at, "lines.ndjson", "{\"eventId\":\"l1\",\"eventType\":\"a\"}\n\n{\"eventId\":\"l2\",\"eventType\":\"a\"}\n");
+    assert_eq!(ids(&run(at, &["send", "one.json"]).expect(0)), ["one"]);
+    assert_eq!(ids(&run(at, &["send", "array.json", "lines.ndjson"]).expect(0)), ["x", "y", "l1", "l2"]);
+    assert_eq!(ids(&run(at, &["send", "one.json"]).expect(0)), ["one duplicate"]);
+    let stdin = run_with_input(at, &["send", "-", "--json"], "{\"eventId\":\"s\",\"eventType\":\"a\"}\n").expect(0);
+    assert_eq!(serde_json::from_str::<Value>(&stdin.stdout).unwrap(), json!({ "eventId": "s", "status": "accepted" }));
+    // More than one request's worth.
+    let many: String = (0..1200).map(|n| format!("{{\"eventId\":\"m{n}\",\"eventType\":\"a\"}}\n")).collect();
+    let sent = run_with_input(at, &["send", "-"], &many).expect(0);
+    assert_eq!((ids(&sent).len(), ids(&sent)[1199]), (1200, "m1199"));
+    assert!(sent.stderr.contains("1200 sent, 0 refused"), "{}", sent.stderr);
+}
+
+#[test]
+fn send_is_exit_code_1_if_any_event_was_refused() {
+    let (directory, _server) = served();
+    let at = directory.path();
+    let mixed = "{\"eventId\":\"good\",\"eventType\":\"a\"}\n{\"eventType\":\"\"}\n";
+    let ended = run_with_input(at, &["send", "-"], mixed).expect(1);
+    assert_eq!(ids(&ended), ["good"]);
+    assert!(ended.sentence().contains("eventType"), "{ended:?}");
+    assert!(ended.stderr.contains("1 sent, 1 refused"), "{}", ended.stderr);
+    let ended = run_with_input(at, &["send", "-"], r#"{"data":1}"#).expect(1);
+    assert!(ended.sentence().contains("eventType") && ended.sentence().contains("data"), "{ended:?}");
+    for (input, text) in [("", "no event"), ("hello", "neither JSON nor NDJSON"), ("[1", "neither JSON nor NDJSON")] {
+        let ended = run_with_input(at, &["send", "-"], input).expect(1);
+        assert!(ended.sentence().contains(text), "{ended:?}");
+    }
+    assert!(run(at, &["send", "missing.json"]).expect(1).sentence().contains("missing.json"));
+}
+
+#[test]
+fn tail_prints_an_event_that_is_sent_meanwhile() {
+    let (directory, _server) = served();
+    let at = directory.path();
+    let mut tail = Running::start(tidings(at, &["tail", "--type", "ticket."]));
+    tail.wait_for("watching");
+    let mut json = Running::start(tidings(at, &["tail", "--json"]));
+    json.wait_for("watching");
+    let events = "[{\"eventType\":\"order.made\"},{\"eventType\":\"ticket.created\",\"data\":{\"n\": 7}}]";
+    run_with_input(at, &["send", "-"], events).expect(0);
+    let line = tail.wait_for("ticket.created");
+    assert!(line.contains(r#"{"n":7}"#), "{line}");
+    let line = json.wait_for("ticket.created");
+    assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["data"], json!({ "n": 7 }));
+}
+
+#[test]
+fn tail_ends_with_a_sentence_when_the_server_stops() {
+    let (directory, server) = served();
+    let mut tail = Running::start(tidings(directory.path(), &["tail"]));
+    tail.wait_for("watching");
+    server.stop();
+    let (code, said) = tail.wait();
+    assert_eq!(code, Some(1));
+    assert!(said.contains("tidings: the server"), "{said}");
+}
+
+// SX-23
+#[test]
+fn without_a_server_commands_say_what_to_do() {
+    let directory = tempdir().unwrap();
+    let at = directory.path();
+    for arguments in [&["token", "list"] as &[&str], &["tail"], &["backup", "b"]] {
+        let ended = run(at, arguments).expect(1);
+        assert!(ended.sentence().contains("tidings serve") && ended.sentence().contains("--url"), "{ended:?}");
+    }
+    let ended = run_with_input(at, &["send", "-"], "{}").expect(1);
+    assert!(ended.sentence().contains("tidings serve"), "{ended:?}");
+    let ended = run(at, &["token", "list", "--url", "http://127.0.0.1:1"]).expect(1);
+    assert!(ended.sentence().contains("--token") && ended.sentence().contains("TIDINGS_TOKEN"), "{ended:?}");
+    let ended = run(at, &["token", "list", "--url", "http://127.0.0.1:1", "--token", "t"]).expect(1);
+    assert!(ended.sentence().contains("nothing answers"), "{ended:?}");
+    assert!(!at.join("b").exists());
+}
+
+#[test]
+fn server_and_token_are_found_by_flag_variable_or_directory() {
+    let (directory, server) = served();
+    let elsewhere = tempdir().unwrap();
+    let token = std::fs::read_to_string(directory.path().join("tidings-data/admin.token")).unwrap();
+    let token = token.trim();
+    run(elsewhere.path(), &["token", "list", "--url", &server.url, "--token", token]).expect(0);
+    let data = directory.path().join("tidings-data");
+    run(elsewhere.path(), &["token", "list", "--data", data.to_str().unwrap()]).expect(0);
+    let mut command = tidings(elsewhere.path(), &["token", "list"]);
+    let output = command.env("TIDINGS_URL", &server.url).env("TIDINGS_TOKEN", token).output().unwrap();
+    assert!(output.status.success());
+}
+
+// `head` closes the pipe: no panic, no noise.
+#[test]
+fn a_reader_that_goes_away_ends_the_command_quietly() {
+    let (directory, _server) = served();
+    let many: String = (0..1000).map(|n| format!("{{\"eventId\":\"{n}\",\"eventType\":\"a\"}}\n")).collect();
+    let mut child = tidings(directory.path(), &["send", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    child.stdin.take().unwrap().write_all(many.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !stderr.contains("panic"), "{stderr}");
+}

@@ -1,0 +1,142 @@
+//! `Idempotency-Key`: the same request again is answered as the first time, and done once.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tidings_store::faults::{Fault, Faulty, Moment};
+use tidings_store::memory::Memory;
+
+use crate::support::{Answer, Client, TestServer, event, server};
+
+async fn post(client: &Client, path: &str, key: &str, body: &Value) -> Answer {
+    let headers = [("content-type", "application/json"), ("idempotency-key", key)];
+    client.post_with(path, &headers, body.to_string()).await
+}
+
+// SX-09
+#[tokio::test]
+async fn the_same_key_and_body_replay_the_first_answer_byte_by_byte() {
+    let server = TestServer::start().await;
+    let first = post(&server.client(), "/events", "k", &event("a")).await.expect(202);
+    assert_eq!(first.header("idempotent-replay"), "");
+    for _ in 0..3 {
+        let again = post(&server.client(), "/events", "k", &event("a")).await.expect(202);
+        assert_eq!(again.body, first.body);
+        assert_eq!(again.header("content-type"), first.header("content-type"));
+        assert_eq!(again.header("idempotent-replay"), "true");
+    }
+    assert_eq!(server.client().stored().await.len(), 1, "although the server made the id");
+}
+
+// SX-09
+#[tokio::test]
+async fn the_same_key_with_another_body_is_422_and_changes_nothing() {
+    let server = TestServer::start().await;
+    post(&server.client(), "/events", "k", &event("a")).await.expect(202);
+    post(&server.client(), "/events", "k", &event("b")).await.problem(422);
+    post(&server.client(), "/events", "k", &json!({ "eventType": "a", "x": 1 })).await.problem(422);
+    assert_eq!(server.client().stored().await.len(), 1);
+    post(&server.client(), "/events", "k", &event("a")).await.expect(202);
+}
+
+// SX-09: a key is its token's, and its path's.
+#[tokio::test]
+async fn keys_of_different_tokens_and_paths_do_not_meet() {
+    let server = TestServer::start().await;
+    let (one, two) = (server.client_for(&["ingest"]).await, server.client_for(&["ingest"]).await);
+    let first = post(&one, "/events", "k", &event("a")).await.expect(202);
+    let second = post(&two, "/events", "k", &event("a")).await.expect(202);
+    assert_ne!(first.json()["events"][0]["eventId"], second.json()["events"][0]["eventId"]);
+    post(&two, "/events", "k2", &event("b")).await.expect(202);
+    let body = json!({ "eventType": "a", "scopes": ["read"] });
+    post(&server.client(), "/events", "k", &body).await.expect(202);
+    post(&server.client(), "/tokens", "k", &body).await.expect(201);
+    assert_eq!(server.client().stored().await.len(), 4);
+}
+
+// SX-09: also where the answer cannot be made a second time.
+#[tokio::test]
+async fn a_token_made_with_a_key_is_made_once() {
+    let server = TestServer::start().await;
+    let body = json!({ "scopes": ["read"] });
+    let first = post(&server.client(), "/tokens", "k", &body).await.expect(201);
+    let again = post(&server.client(), "/tokens", "k", &body).await.expect(201);
+    assert_eq!(again.body, first.body);
+    assert_eq!(server.client().get("/tokens").await.json()["items"].as_array().unwrap().len(), 2);
+}
+
+// SX-09, SX-26: a key is remembered for 24 h.
+#[tokio::test]
+async fn a_key_is_forgotten_after_a_day() {
+    let server = TestServer::start().await;
+    post(&server.client(), "/events", "k", &event("a")).await.expect(202);
+    server.clock.advance(std::time::Duration::from_secs(24 * 3600 - 1));
+    post(&server.client(), "/events", "k", &event("b")).await.problem(422);
+    server.clock.advance(std::time::Duration::from_secs(2));
+    post(&server.client(), "/events", "k", &event("b")).await.expect(202);
+    assert_eq!(server.client().stored().await.len(), 2);
+}
+
+// SX-27: at n-1, n, n+1.
+#[tokio::test]
+async fn a_key_has_one_to_256_characters() {
+    let server = TestServer::start().await;
+    for (length, good) in [(0, false), (1, true), (255, true), (256, true), (257, false)] {
+        let answer = post(&server.client(), "/events", &"k".repeat(length), &event("a")).await;
+        if good {
+            answer.expect(202);
+        } else {
+            assert_eq!(answer.bad_fields(), ["Idempotency-Key"], "{length}");
+        }
+    }
+    assert_eq!(server.client().stored().await.len(), 3);
+}
+
+// SX-09: a mistake is no answer to keep; the corrected request may use the same key.
+#[tokio::test]
+async fn a_refused_request_does_not_use_up_its_key() {
+    let server = TestServer::start().await;
+    post(&server.client(), "/events", "k", &event("")).await.problem(400);
+    post(&server.client(), "/events", "k", &event("a")).await.expect(202);
+    assert_eq!(server.client().stored().await.len(), 1);
+}
+
+fn faulty() -> (Arc<Faulty>, Arc<tidings_core::time::ManualClock>) {
+    let clock = server::clock();
+    (Arc::new(Faulty::new(Arc::new(Memory::new(clock.clone())))), clock)
+}
+
+// SX-09: the effect is durable, its answer is not kept: the second run finds its own work done.
+#[tokio::test]
+async fn a_request_whose_answer_was_lost_acts_once() {
+    let (store, clock) = faulty();
+    let server = TestServer::over(store.clone(), clock).await;
+    let batch = json!([event("a"), event("b")]);
+    for lost in [1, 3] {
+        // First an event's transaction, then that of the key itself.
+        store.fail_nth(lost, Fault::ReplyLost);
+        let key = format!("k{lost}");
+        assert!(post(&server.client(), "/events", &key, &batch).await.status >= 500, "{lost}");
+        let answer = post(&server.client(), "/events", &key, &batch).await.expect(202).json();
+        assert_eq!(answer["rejected"], 0);
+    }
+    assert_eq!(server.client().stored().await.len(), 4);
+}
+
+// SX-09: two at once with one key.
+#[tokio::test]
+async fn a_key_that_is_still_being_worked_on_is_409() {
+    let (store, clock) = faulty();
+    let server = TestServer::over(store.clone(), clock).await;
+    let gate = store.hold(Moment::Before);
+    let client = server.client();
+    let first = tokio::spawn(async move { post(&client, "/events", "k", &event("a")).await });
+    gate.arrived(1).await;
+    let second = post(&server.client(), "/events", "k", &event("a")).await;
+    second.problem(409);
+    assert_eq!(second.header("retry-after"), "1");
+    gate.open();
+    let first = first.await.unwrap().expect(202);
+    assert_eq!(post(&server.client(), "/events", "k", &event("a")).await.expect(202).body, first.body);
+    assert_eq!(server.client().stored().await.len(), 1);
+}

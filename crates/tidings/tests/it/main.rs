@@ -1,0 +1,29 @@
+//! Tidings through its public interface: HTTP, and the program itself.
+//!
+//! Every test starts its own server on a free port with a clock of its own, so that all can run at once.
+
+#![cfg(test)]
+
+mod audit;
+mod auth;
+mod batches;
+mod bodies;
+mod cli;
+mod cloudevents;
+mod connections;
+mod correlation;
+mod cursors;
+mod duplicates;
+mod envelopes;
+mod faults;
+mod idempotency;
+mod lists;
+mod observability;
+mod openapi;
+mod processes;
+mod requests;
+mod retention;
+mod streams;
+mod support;
+mod tokens;
+mod traces;

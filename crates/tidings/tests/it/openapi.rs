@@ -1,0 +1,159 @@
+//! `GET /openapi.json`: lists exactly what there is.
+
+use std::collections::BTreeSet;
+
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::support::{Answer, TestServer};
+
+/// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
+const EXPECTED: [&str; 15] = [
+    "DELETE /tokens/{id}",
+    "GET /admin/backup",
+    "GET /audit-log",
+    "GET /audit-log/verify",
+    "GET /events",
+    "GET /events/stream",
+    "GET /events/{eventId}",
+    "GET /healthz",
+    "GET /metrics",
+    "GET /openapi.json",
+    "GET /readyz",
+    "GET /tokens",
+    "GET /trace/{correlationId}",
+    "POST /events",
+    "POST /tokens",
+];
+
+async fn document(server: &TestServer) -> Value {
+    let answer = server.client().get("/openapi.json").await.expect(200);
+    assert_eq!(answer.header("content-type"), "application/json");
+    answer.json()
+}
+
+/// Method, path and description of every documented operation.
+fn operations(document: &Value) -> Vec<(Method, String, Value)> {
+    let paths = document["paths"].as_object().unwrap().iter();
+    paths
+        .flat_map(|(path, methods)| {
+            let methods = methods.as_object().unwrap().iter();
+            methods.map(|(method, operation)| (method.to_uppercase().parse().unwrap(), path.clone(), operation.clone()))
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn the_description_lists_exactly_the_expected_routes() {
+    let server = TestServer::start().await;
+    let documented: BTreeSet<_> =
+        operations(&document(&server).await).iter().map(|(method, path, _)| format!("{method} {path}")).collect();
+    assert_eq!(documented, EXPECTED.into_iter().map(ToOwned::to_owned).collect());
+}
+
+#[tokio::test]
+async fn every_documented_operation_exists() {
+    let server = TestServer::start().await;
+    for (method, path, _) in operations(&document(&server).await) {
+        // Without a token: a route that exists asks for one, or answers; nothing is done.
+        let path = path.replace(['{', '}'], "");
+        let answer = Answer::to(server.stranger().request(method.clone(), &path)).await;
+        assert!([200, 401].contains(&answer.status), "{method} {path}: {}", answer.status);
+    }
+}
+
+#[tokio::test]
+async fn every_operation_that_exists_is_documented() {
+    let server = TestServer::start().await;
+    let document = document(&server).await;
+    let methods =
+        [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS, Method::TRACE];
+    for (path, documented) in document["paths"].as_object().unwrap() {
+        let concrete = path.replace(['{', '}'], "");
+        for method in &methods {
+            let known = documented.get(method.as_str().to_lowercase()).is_some();
+            let answer = Answer::to(server.stranger().request(method.clone(), &concrete)).await;
+            // `/events/{eventId}` and `/events/stream` overlap: the longer one answers for its own path.
+            assert_eq!(answer.status != 405, known, "{method} {path}: {}", answer.status);
+        }
+    }
+}
+
+/// Every `$ref` anywhere in the document.
+fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get("$ref").and_then(Value::as_str));
+            fields.values().for_each(|field| references(field, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn the_description_has_the_shape_of_openapi_3_1() {
+    let server = TestServer::start().await;
+    let document = document(&server).await;
+    assert_eq!(document["openapi"], "3.1.0");
+    for field in ["title", "version"] {
+        assert!(!document["info"][field].as_str().unwrap().is_empty());
+    }
+    let mut found = Vec::new();
+    references(&document, &mut found);
+    assert!(found.len() > 20);
+    for reference in found {
+        let pointer = reference.strip_prefix('#').unwrap_or_else(|| panic!("{reference} leads outside"));
+        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+    }
+    let mut ids = BTreeSet::new();
+    for (method, path, operation) in operations(&document) {
+        let name = format!("{method} {path}");
+        assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()), "{name}: operationId twice");
+        assert!(!operation["summary"].as_str().unwrap().is_empty(), "{name}");
+        let responses = operation["responses"].as_object().unwrap();
+        assert!(responses.contains_key("default"), "{name}");
+        for (status, response) in responses {
+            assert!(status == "default" || status.parse::<u16>().is_ok(), "{name}: {status}");
+            assert!(response.get("$ref").is_some() || response["description"].is_string(), "{name}: {status}");
+        }
+        let parameters = operation["parameters"].as_array().unwrap();
+        let mut names = BTreeSet::new();
+        for parameter in parameters {
+            let place = parameter["in"].as_str().unwrap();
+            assert!(["path", "query", "header"].contains(&place), "{name}");
+            assert!(parameter["schema"].is_object(), "{name}");
+            assert!(names.insert((place, parameter["name"].as_str().unwrap())), "{name}: a parameter twice");
+            assert_eq!(parameter["required"] == true, place == "path", "{name}");
+        }
+        let in_path: BTreeSet<_> = names.iter().filter(|(place, _)| *place == "path").map(|(_, name)| *name).collect();
+        let templated: BTreeSet<_> =
+            path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+        assert_eq!(in_path, templated, "{name}");
+        assert_eq!(operation.get("requestBody").is_some(), method == Method::POST, "{name}");
+        let schemes = operation["security"].as_array().unwrap();
+        for scheme in schemes.iter().flat_map(|scheme| scheme.as_object().unwrap().keys()) {
+            assert!(document["components"]["securitySchemes"].get(scheme).is_some(), "{name}: {scheme}");
+        }
+    }
+}
+
+// The documented parameters are those that the server takes.
+#[tokio::test]
+async fn every_documented_query_parameter_is_known() {
+    let server = TestServer::start().await;
+    for (method, path, operation) in operations(&document(&server).await) {
+        if path.ends_with("/stream") || path.starts_with("/admin") {
+            continue;
+        }
+        for parameter in operation["parameters"].as_array().unwrap() {
+            if parameter["in"] == "query" {
+                let name = parameter["name"].as_str().unwrap();
+                let concrete = path.replace(['{', '}'], "");
+                let request = server.client().request(method.clone(), &format!("{concrete}?{name}=1"));
+                let text = Answer::to(request).await.text();
+                assert!(!text.contains("is no parameter"), "{path} {name}: {text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The server as a process: starting, stopping, a second one, backup and restore.
+
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+use tempfile::tempdir;
+
+use crate::support::Client;
+use crate::support::process::{Served, run, run_with_input, tidings};
+use crate::support::raw::{self, Raw};
+
+fn token(directory: &std::path::Path) -> String {
+    std::fs::read_to_string(directory.join("tidings-data/admin.token")).unwrap().trim().to_owned()
+}
+
+fn client(directory: &std::path::Path, server: &Served) -> Client {
+    Client::new(&server.url, Some(&token(directory)))
+}
+
+// SX-23: one command, nothing else.
+#[test]
+fn the_first_start_makes_everything_it_needs() {
+    let directory = tempdir().unwrap();
+    let server = Served::start(directory.path());
+    let data = directory.path().join("tidings-data");
+    let mode = std::fs::metadata(data.join("admin.token")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let announced: Value = serde_json::from_slice(&std::fs::read(data.join("server.json")).unwrap()).unwrap();
+    assert_eq!(announced["url"], server.url);
+    let first = token(directory.path());
+    let said = server.stop();
+    assert!(said.contains("admin.token") && !said.contains(&first), "{said}");
+    assert!(!data.join("server.json").exists());
+    let said = Served::start(directory.path()).stop();
+    assert!(!said.contains("was written to"), "only the first time: {said}");
+    assert_eq!(token(directory.path()), first);
+}
+
+// S003-66, SX-02: SIGTERM finishes what is under way, and exits 0.
+#[tokio::test]
+async fn a_request_under_way_at_sigterm_completes_and_is_kept() {
+    let directory = tempdir().unwrap();
+    let server = Served::start(directory.path());
+    let event = r#"{"eventId":"e","eventType":"a"}"#;
+    let mut connection = Raw::connect(server.url.trim_start_matches("http://").parse().unwrap()).await;
+    let head = raw::head("POST", "/events", &token(directory.path()));
+    let expecting = format!("{head}expect: 100-continue\r\ncontent-length: {}\r\n\r\n", event.len());
+    connection.send(expecting).await;
+    // The server waits for the body now: the request is under way.
+    connection.read_until("100 Continue").await;
+    let mut running = server.running;
+    running.terminate();
+    running.wait_for("stopping");
+    connection.send(event).await;
+    let answer = connection.last_answer().await;
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let (code, said) = running.wait();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!directory.path().join("tidings-data/server.json").exists());
+    let server = Served::start(directory.path());
+    assert_eq!(client(directory.path(), &server).stored().await, ["e"]);
+}
+
+// SX-23
+#[test]
+fn a_second_server_on_the_same_data_is_refused_with_a_sentence() {
+    let directory = tempdir().unwrap();
+    let first = Served::start(directory.path());
+    let second = run(directory.path(), &["serve", "--listen", "127.0.0.1:0"]).expect(1);
+    assert!(second.sentence().contains("tidings-data"), "{second:?}");
+    assert!(second.sentence().contains("another"), "{second:?}");
+    // The first one is none the worse for it.
+    assert!(first.ask("/readyz").starts_with("HTTP/1.1 200"));
+    run(directory.path(), &["token", "list"]).expect(0);
+}
+
+#[test]
+fn an_address_in_use_is_refused_with_a_sentence() {
+    let directory = tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ended = run(directory.path(), &["serve", "--listen", &address]).expect(1);
+    assert!(ended.sentence().contains(&address) && ended.sentence().contains("--listen"), "{ended:?}");
+    assert!(!directory.path().join("tidings-data/server.json").exists());
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_written_is_refused_with_a_sentence() {
+    let directory = tempdir().unwrap();
+    std::fs::write(directory.path().join("file"), "").unwrap();
+    let ended = run(directory.path(), &["serve", "--listen", "127.0.0.1:0", "--data", "file/below"]).expect(1);
+    assert!(ended.sentence().contains("file"), "{ended:?}");
+}
+
+// SX-02: what was acknowledged before a stop is there after it.
+#[tokio::test]
+async fn events_tokens_and_cursors_survive_a_restart() {
+    let directory = tempdir().unwrap();
+    let server = Served::start(directory.path());
+    let batch: Vec<_> = (0..5).map(|n| json!({ "eventId": n.to_string(), "eventType": "a" })).collect();
+    let before = client(directory.path(), &server);
+    before.post("/events", &json!(batch)).await.expect(202);
+    let page = before.get("/events?limit=2").await.expect(200);
+    let whole = before.stored().await;
+    server.stop();
+    let server = Served::start(directory.path());
+    let after = client(directory.path(), &server);
+    assert_eq!(after.stored().await, whole);
+    let rest = after.get(&format!("/events?limit=3&cursor={}", page.cursor().unwrap())).await.expect(200);
+    assert_eq!([page.ids(), rest.ids()].concat(), whole);
+    let again = after.post("/events", &json!(batch)).await.expect(202).json();
+    assert_eq!(again["duplicates"], 5);
+}
+
+// SX-23: a backup is consistent while the server writes; restored, it is the same.
+#[tokio::test]
+async fn a_backup_made_while_events_arrive_restores_to_a_working_server() {
+    let directory = tempdir().unwrap();
+    let at = directory.path();
+    let server = Served::start(at);
+    let before = client(at, &server);
+    let event = |n: usize| json!({ "eventId": format!("{n:04}"), "eventType": "a" });
+    let first: Vec<_> = (0..500).map(event).collect();
+    before.post("/events", &json!(first)).await.expect(202);
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let writer = before.clone();
+    let writing = tokio::spawn(async move {
+        let mut n = 500;
+        while stopped.try_recv().is_err() {
+            writer.send(&event(n)).await;
+            n += 1;
+        }
+        n
+    });
+    let path = at.to_owned();
+    let backup = tokio::task::spawn_blocking(move || run(&path, &["backup", "b.tidings", "--json"])).await.unwrap();
+    let told: Value = serde_json::from_str(&backup.expect(0).stdout).unwrap();
+    assert_eq!(told["bytes"], std::fs::metadata(at.join("b.tidings")).unwrap().len());
+    stop.send(()).unwrap();
+    let written = writing.await.unwrap();
+    assert!(written > 500, "events came in meanwhile");
+    assert!(run(at, &["backup", "b.tidings"]).expect(1).sentence().contains("exists already"));
+
+    run(at, &["restore", "b.tidings", "--data", "restored"]).expect(0);
+    let full = run(at, &["restore", "b.tidings", "--data", "restored"]).expect(1);
+    assert!(full.sentence().contains("restored") && full.sentence().contains("empty"), "{full:?}");
+    let restored = Served::start_with(at, &["--data", "restored"]);
+    // The same tokens open it.
+    let after = Client::new(&restored.url, Some(&token(at)));
+    let mut ids = after.pages("/events?limit=1000").await.concat();
+    ids.sort();
+    let expected: Vec<_> = (0..ids.len()).map(|n| format!("{n:04}")).collect();
+    assert_eq!(ids, expected, "everything up to one moment, and nothing after it");
+    assert!((500..=written).contains(&ids.len()));
+    after.send(&event(9999)).await;
+    assert_eq!(after.get("/audit-log/verify").await.json()["ok"], true);
+}
+
+// SX-23: half a backup, or something else, is refused and leaves nothing behind.
+#[test]
+fn a_damaged_backup_is_refused() {
+    let directory = tempdir().unwrap();
+    let at = directory.path();
+    let server = Served::start(at);
+    let events: String = (0..200).map(|n| format!("{{\"eventId\":\"{n}\",\"eventType\":\"a\"}}\n")).collect();
+    run_with_input(at, &["send", "-"], &events).expect(0);
+    run(at, &["backup", "whole"]).expect(0);
+    drop(server);
+    let whole = std::fs::read(at.join("whole")).unwrap();
+    let mut changed = whole.clone();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    for (name, bytes) in
+        [("cut", &whole[..whole.len() - 10]), ("half", &whole[..middle]), ("changed", &changed), ("empty", b"")]
+    {
+        std::fs::write(at.join(name), bytes).unwrap();
+        let into = format!("into-{name}");
+        let ended = run(at, &["restore", name, "--data", &into]).expect(1);
+        assert!(!ended.sentence().is_empty(), "{ended:?}");
+        let start = run(at, &["restore", "whole", "--data", &into]);
+        assert_eq!(start.code, 0, "{name} left something in the way: {start:?}");
+    }
+    assert!(run(at, &["restore", "missing", "--data", "x"]).expect(1).sentence().contains("missing"));
+}
+
+// SX-26, SX-22: structured logs, one JSON object a line, with the correlation id.
+#[test]
+fn the_log_can_be_json() {
+    let directory = tempdir().unwrap();
+    let mut command = tidings(directory.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    command.env("TIDINGS__LOG__FORMAT", "json").env("TIDINGS__LOG__LEVEL", "debug");
+    let mut running = crate::support::process::Running::start(command);
+    let line = running.wait_for("is listening on ");
+    let url = line.split("is listening on ").nth(1).unwrap().trim().to_owned();
+    let server = Served { running, url };
+    server.ask("/healthz");
+    let said = server.stop();
+    let answered = said.lines().find(|line| line.contains("\"answered\"")).unwrap_or_else(|| panic!("{said}"));
+    let entry: Value = serde_json::from_str(answered).unwrap();
+    assert_eq!((&entry["path"], &entry["status"]), (&json!("/healthz"), &json!(200)));
+    assert!(entry["correlation_id"].is_string() && entry["timestamp"].is_string(), "{entry}");
+}

@@ -1,0 +1,139 @@
+//! A server in this process, on a free port, with a clock that the test moves.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tempfile::TempDir;
+use tidings::app::{App, StartError, Surroundings};
+use tidings::clock::SystemIds;
+use tidings::config::{Config, Listen};
+use tidings_core::time::{Clock, ManualClock, Timestamp};
+use tidings_store::Store;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::Client;
+
+/// When the tests' clocks start.
+pub const START: &str = "2026-03-01T12:00:00Z";
+
+/// A running server; dropping it stops it.
+pub struct TestServer {
+    pub url: String,
+    pub address: SocketAddr,
+    pub clock: Arc<ManualClock>,
+    admin_token: String,
+    data: TempDir,
+    stop: Option<oneshot::Sender<()>>,
+    running: Option<JoinHandle<Result<(), StartError>>>,
+}
+
+/// A clock that stands at [`START`].
+pub fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(START.parse().unwrap()))
+}
+
+impl TestServer {
+    pub async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    /// A server whose configuration `change` has changed.
+    pub async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let clock = clock();
+        let mut config = config(data.path());
+        change(&mut config);
+        let app = App::open(config, surroundings(&clock)).await.unwrap();
+        Self::run(app, data, clock)
+    }
+
+    /// A server over a store that the test holds, too.
+    pub async fn over(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let app = App::open_with(config(data.path()), surroundings(&clock), store).await.unwrap();
+        Self::run(app, data, clock)
+    }
+
+    fn run(app: App, data: TempDir, clock: Arc<ManualClock>) -> Self {
+        let admin_token = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
+        let (stop, stopped) = oneshot::channel();
+        let (url, address) = (app.url.clone(), app.services.config.listen);
+        let running = tokio::spawn(app.run(async move { drop(stopped.await) }));
+        Self { url, address, clock, admin_token, data, stop: Some(stop), running: Some(running) }
+    }
+
+    /// A client with the administrator's token.
+    pub fn client(&self) -> Client {
+        self.client_with(&self.admin_token)
+    }
+
+    pub fn client_with(&self, token: &str) -> Client {
+        Client::new(&self.url, Some(token))
+    }
+
+    /// A client without a token.
+    pub fn stranger(&self) -> Client {
+        Client::new(&self.url, None)
+    }
+
+    /// A client with a new token of these scopes.
+    pub async fn client_for(&self, scopes: &[&str]) -> Client {
+        let made = self.client().post("/tokens", &json!({ "scopes": scopes })).await.expect(201).json();
+        self.client_with(made["token"].as_str().unwrap())
+    }
+
+    pub fn admin_token(&self) -> &str {
+        &self.admin_token
+    }
+
+    pub fn data_dir(&self) -> &Path {
+        self.data.path()
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub fn advance(&self, hours: u64) {
+        self.clock.advance(Duration::from_secs(hours * 3600));
+    }
+
+    /// Tells the server to stop; it goes on until what is under way has ended.
+    pub fn begin_stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Stops the server and waits until it has ended.
+    pub async fn stop(&mut self) {
+        self.begin_stop();
+        self.running.take().unwrap().await.unwrap().unwrap();
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.begin_stop();
+    }
+}
+
+fn config(data: &Path) -> Config {
+    let mut config = Config::default();
+    config.set_listen(SocketAddr::from(([127, 0, 0, 1], 0)));
+    config.data_dir = data.to_owned();
+    config.push.listen = Listen::off();
+    config.store.reserve_mb = 0;
+    config
+}
+
+fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
+    Surroundings {
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        ids: Arc::new(SystemIds::default()),
+        acknowledge_before_fsync: false,
+        limit_file: None,
+    }
+}
