@@ -18,7 +18,7 @@ const MAX_MESSAGE_BYTES: usize = 4096;
 const MAX_BODY_BYTES: usize = 2 * MAX_MESSAGE_BYTES;
 const MAX_TITLE_CHARS: usize = 250;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Sender {
     outbound: Outbound,
     server: Url,
@@ -87,10 +87,21 @@ impl Sender {
     /// `answered 429 (ntfy 42901): limit reached`
     fn error(&self, response: &Response) -> String {
         let refused: Refused = serde_json::from_slice(&response.body).unwrap_or_default();
-        let token = self.token.as_ref().map_or("", Secret::expose);
         let code = refused.code.map(|code| format!(" (ntfy {code})")).unwrap_or_default();
-        let why = refused.error.map(|error| format!(": {}", quote(&error, &[token]))).unwrap_or_default();
+        let why = refused.error.map(|error| format!(": {}", quote(&error, &self.secrets()))).unwrap_or_default();
         format!("answered {}{code}{why}", response.status)
+    }
+
+    /// The token, and what a URL may hide.
+    fn secrets(&self) -> [&str; 3] {
+        let path = self.server.path().trim_matches('/');
+        [self.token.as_ref().map_or("", Secret::expose), self.server.query().unwrap_or_default(), path]
+    }
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ntfy::Sender").field("server", &outbound::origin(&self.server)).finish_non_exhaustive()
     }
 }
 

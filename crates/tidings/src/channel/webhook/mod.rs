@@ -12,13 +12,21 @@ use self::signature::Key;
 use super::answer::{self, Meaning};
 use super::{Notice, Outcome};
 use crate::config::Secret;
-use crate::outbound::{Outbound, Request};
+use crate::outbound::{Outbound, Request, origin};
 
 /// Where to, and what signs it: several secrets while one replaces another; none: unsigned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     pub url: String,
     pub secrets: Vec<Secret>,
+}
+
+/// The path of many a webhook's URL is its password.
+impl std::fmt::Debug for Target {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = reqwest::Url::parse(&self.url).map_or_else(|_| "***".to_owned(), |url| origin(&url));
+        formatter.debug_struct("Target").field("url", &shown).field("secrets", &self.secrets).finish()
+    }
 }
 
 /// A body that is not made from a notice: what a push subscription delivers.
