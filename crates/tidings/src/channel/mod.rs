@@ -12,9 +12,11 @@ pub mod webhook;
 
 use std::time::Duration;
 
+use tidings_core::message::Verdict;
+
+use self::limiter::Health;
 pub use self::notice::{Notice, Priority, UnknownPriority};
 use crate::outbound;
-use tidings_core::message::Verdict;
 
 /// Characters of a stranger's answer that an error repeats.
 const QUOTED_CHARS: usize = 200;
@@ -46,6 +48,18 @@ impl Outcome {
     #[must_use]
     pub const fn is_delivered(&self) -> bool {
         matches!(self, Self::Delivered { .. })
+    }
+
+    /// What it says about the destination, for [`limiter`]. A refusal is a sign of life, and so is a mail server that
+    /// puts off one recipient; 421 is one that goes away.
+    #[must_use]
+    pub const fn health(&self) -> Health {
+        match self {
+            Self::Delivered { .. } | Self::Reject { .. } => Health::Well,
+            Self::Retry { after: Some(after), .. } => Health::Throttled(*after),
+            Self::Retry { code: Some(400..=420 | 422..=499), .. } => Health::Well,
+            Self::Retry { .. } => Health::Ill,
+        }
     }
 
     /// What the other side answered, for a person to read.

@@ -64,3 +64,15 @@ fn one_line_leaves_no_way_to_begin_another() {
     assert_eq!(byte_prefix("é😀x", 5), "é");
     assert_eq!(quote("token=s3cret!\n", &["s3cret", ""]), "token=***!");
 }
+
+#[test]
+fn only_what_the_destination_cannot_do_counts_against_it() {
+    let retry = |code, seconds: Option<u64>| {
+        Outcome::Retry { after: seconds.map(Duration::from_secs), error: String::new(), code }.health()
+    };
+    assert_eq!(Outcome::reject("404").health(), Health::Well);
+    assert_eq!(Outcome::Delivered { id: None, detail: String::new() }.health(), Health::Well);
+    assert_eq!([retry(Some(451), None), retry(Some(408), None)], [Health::Well; 2]);
+    assert_eq!([retry(None, None), retry(Some(503), None), retry(Some(421), None)], [Health::Ill; 3]);
+    assert_eq!(retry(Some(429), Some(9)), Health::Throttled(Duration::from_secs(9)));
+}

@@ -12,8 +12,8 @@ use super::super::{Notice, Priority, one_line};
 const MAX_SUBJECT_CHARS: usize = 250;
 
 pub(super) fn compose(notice: &Notice, from: &Mailbox, to: &Mailbox, now: Timestamp) -> Result<Vec<u8>, String> {
-    let text = plain(notice);
-    let html = notice.html.clone().unwrap_or_else(|| html(notice));
+    let text = lines(&plain(notice));
+    let html = lines(&notice.html.clone().unwrap_or_else(|| html(notice)));
     let parts = MultiPart::alternative()
         .boundary(boundary(notice, &[&text, &html]))
         .singlepart(SinglePart::plain(text))
@@ -73,6 +73,13 @@ fn html(notice: &Notice) -> String {
     }
     html.push_str("</body></html>");
     html
+}
+
+/// Lines that end one way, and no other control characters than tabs: the library leaves a lone carriage return as it
+/// is, and what one server takes for the end of the mail, another may not.
+fn lines(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// Only what a browser opens as a page.

@@ -41,6 +41,16 @@ fn no_text_begins_a_header() {
     }
 }
 
+// SX-20: a lone line feed ends a line for some servers and not for others, which lets one mail become two.
+#[test]
+fn every_line_ends_the_one_way_there_is() {
+    for text in ["a\n.\nb", "a\r.\rb", "a\r\n.\r\nb", "\n.\r\nMAIL FROM:<x@y.z>", "é\n.\né", "\r\r\n\n"] {
+        let mail = composed(&Notice { text: text.to_owned(), html: Some(text.to_owned()), ..notice() });
+        let rest = mail.replace("\r\n", "");
+        assert!(!rest.contains(['\r', '\n']), "{text:?}: {mail:?}");
+    }
+}
+
 #[test]
 fn html_is_escaped_and_only_pages_are_linked() {
     let evil = Notice {

@@ -6,6 +6,7 @@ mod ntfy;
 mod ses;
 mod smtp;
 mod smtp_sink;
+mod smtp_tls;
 mod webhook;
 
 use std::time::Duration;

@@ -7,14 +7,20 @@ Arguments: --auth USER:PASSWORD, --cert FILE (key and certificate) with --startt
 import argparse
 import asyncio
 import json
+import logging
 import ssl
 import sys
+import warnings
 
 try:
     from aiosmtpd.smtp import SMTP, AuthResult
 except ImportError:
     sys.exit(f"{sys.executable} has no aiosmtpd: run `{sys.executable} -m pip install aiosmtpd`,"
              " or name a Python that has it in TIDINGS_TEST_PYTHON")
+
+# Handshakes and logins that fail are what some tests are about.
+logging.disable(logging.CRITICAL)
+warnings.simplefilter("ignore")
 
 
 def say(**line):
@@ -24,7 +30,8 @@ def say(**line):
 class Handler:
     async def handle_RCPT(self, server, session, envelope, address, options):
         who = address.split("@")[0]
-        say(rcpt=address, tls=session.ssl is not None, login=session.auth_data is not None)
+        tls = server.transport.get_extra_info("ssl_object") is not None
+        say(rcpt=address, tls=tls, login=session.auth_data is not None)
         if who == "temp":
             return "451 4.3.0 try again later"
         if who == "bad":
