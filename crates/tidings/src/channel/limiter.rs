@@ -60,6 +60,7 @@ struct Destination {
     failures: u32,
     /// How often in a row it was opened.
     openings: u32,
+    last_used: Duration,
 }
 
 /// All destinations of a channel. Only those with something to remember are kept.
@@ -79,6 +80,7 @@ impl Limiter {
     pub fn admit(&mut self, destination: &str, now: Duration) -> Admission {
         let limits = self.limits;
         let entry = self.destinations.entry(destination.to_owned()).or_default();
+        entry.last_used = now;
         let admission = match entry.state {
             State::Open { until } if now < until => Admission::Open { until },
             // What was under way when it opened has to end first: the probe is alone.
@@ -127,6 +129,12 @@ impl Limiter {
         if entry.in_flight == 0 && entry.state == State::Closed && entry.failures == 0 {
             self.destinations.remove(destination);
         }
+    }
+
+    /// Drops what nobody asked for lately, so that destinations that died and were removed take no room for ever.
+    pub fn forget_idle(&mut self, now: Duration) {
+        let keep = self.limits.open_at_most.saturating_mul(2);
+        self.destinations.retain(|_, entry| entry.in_flight > 0 || now.saturating_sub(entry.last_used) <= keep);
     }
 
     /// How many destinations are left alone at the moment.
@@ -236,5 +244,13 @@ mod tests {
             limiter.end(&destination, Health::Well, s(n));
         }
         assert!(limiter.destinations.is_empty());
+        for now in 0..3 {
+            fail(&mut limiter, now);
+        }
+        limiter.admit("https://busy.example", s(2));
+        limiter.forget_idle(s(50));
+        assert_eq!(limiter.destinations.len(), 2);
+        limiter.forget_idle(s(53));
+        assert_eq!(limiter.destinations.keys().collect::<Vec<_>>(), ["https://busy.example"]);
     }
 }

@@ -29,7 +29,7 @@ fn a_mail_has_both_parts_a_stable_id_and_the_clocks_date() {
     assert_eq!(composed(&notice()), mail, "every attempt sends the same bytes");
 }
 
-// SX-20, reliability 4c: mail header
+// SX-20
 #[test]
 fn no_text_begins_a_header() {
     let clean = header_names(&composed(&notice()));

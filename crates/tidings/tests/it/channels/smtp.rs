@@ -71,7 +71,7 @@ async fn each_recipient_has_its_own_outcome_and_nobody_gets_it_twice() {
     assert_eq!(sink.mails().len(), 0, "nobody who has it is mailed again");
 }
 
-// SX-20, reliability 4c: mail header/CRLF
+// SX-20
 #[tokio::test]
 async fn no_text_becomes_a_header_a_command_or_a_second_mail() {
     let sink = Sink::start(&[]);
