@@ -1,14 +1,6 @@
 //! Tidings: turns events into the right notice to the right person, and can prove what became of every event.
-//!
-//! An event walks forward through the folders: `ingest`, then `rules`, then what follows from it, then out.
-//! `app` puts the parts together; `http` is what every call has in common; `cli` is the command line.
 
-pub mod admin;
-pub mod app;
-pub mod audit;
-pub mod bench;
-pub mod cli;
-pub mod clock;
+pub mod channel;
 pub mod config;
 pub mod demo;
 pub mod events;
@@ -16,6 +8,7 @@ pub mod http;
 pub mod inbox;
 pub mod ingest;
 pub mod messages;
+pub mod outbound;
 pub mod secrets;
 pub mod tokens;
 pub mod trace;

@@ -8,6 +8,7 @@ mod audit;
 mod auth;
 mod batches;
 mod bodies;
+mod channels;
 mod cli;
 mod cloudevents;
 mod connections;
