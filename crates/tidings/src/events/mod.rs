@@ -125,11 +125,13 @@ impl Events {
             let query = Query::new(&present).range(filter.range()).descending().limit(limit).after(after.take());
             let page = self.store.query(record::table(), &query).await?;
             looked_at += page.items.len();
+            // A day's end is a place to go on from as well: days may be many, with little in each.
+            let last = page.items.last().map(|item| cursor_of(&record::table(), None, item));
             if let Some(end) = take_fitting(filter, page.items, limit, &mut found)? {
                 return Ok((found, Some(cursor_of(record::table(), None, &end))));
             }
-            if page.next.is_some() && looked_at >= LOOKED_AT {
-                return Ok((found, page.next));
+            if looked_at >= LOOKED_AT && last.is_some() {
+                return Ok((found, last));
             }
             after = page.next;
             day = match after {
