@@ -1,6 +1,15 @@
 //! Tidings: turns events into the right notice to the right person, and can prove what became of every event.
+//!
+//! An event walks forward through the folders: `ingest`, then `rules`, then what follows from it, then out.
+//! `app` puts the parts together; `http` is what every call has in common; `cli` is the command line.
 
+pub mod admin;
+pub mod app;
+pub mod audit;
+pub mod bench;
 pub mod channel;
+pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod events;

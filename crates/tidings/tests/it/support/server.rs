@@ -96,10 +96,6 @@ impl TestServer {
         self.data.path()
     }
 
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
     pub fn advance(&self, hours: u64) {
         self.clock.advance(Duration::from_secs(hours * 3600));
     }
