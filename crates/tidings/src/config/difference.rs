@@ -9,12 +9,13 @@ use super::Config;
 use super::tree::join;
 
 /// Keys that are read once, at the start: sockets, directories, the store and its stage.
-const NEEDS_RESTART: [&str; 10] = [
+const NEEDS_RESTART: [&str; 11] = [
     "listen",
     "data_dir",
     "stage",
     "store",
     "push.listen",
+    "push.keep_hours",
     "amqp.listen",
     "limits.connections",
     "limits.header_timeout_seconds",

@@ -22,6 +22,7 @@ mod lists;
 mod observability;
 mod openapi;
 mod processes;
+mod push;
 mod requests;
 mod retention;
 mod streams;

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tidings::app::{App, StartError, Surroundings};
 use tidings::clock::SystemIds;
 use tidings::config::{Config, Listen};
-use tidings_core::time::{Clock, ManualClock, Timestamp};
+use tidings_core::time::{Clock, ManualClock};
 use tidings_store::Store;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -24,10 +24,13 @@ pub const START: &str = "2026-03-01T12:00:00Z";
 pub struct TestServer {
     pub url: String,
     pub address: SocketAddr,
+    /// The push server's address, if the test switched it on.
+    pub push_url: Option<String>,
     pub clock: Arc<ManualClock>,
     admin_token: String,
     stranger: Client,
     data: TempDir,
+    config: Config,
     stop: Option<oneshot::Sender<()>>,
     running: Option<JoinHandle<Result<(), StartError>>>,
 }
@@ -63,9 +66,25 @@ impl TestServer {
         let admin_token = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
         let (stop, stopped) = oneshot::channel();
         let (url, address) = (app.url.clone(), app.services.config.listen);
+        let (push_url, config) = (app.push_url.clone(), app.services.config.clone());
         let running = tokio::spawn(app.run(async move { drop(stopped.await) }));
         let stranger = Client::new(&url, None);
-        Self { url, address, clock, admin_token, stranger, data, stop: Some(stop), running: Some(running) }
+        let (stop, running) = (Some(stop), Some(running));
+        Self { url, address, push_url, clock, admin_token, stranger, data, config, stop, running }
+    }
+
+    /// Stops the server and starts another over the same data and configuration, at the same time of its clock.
+    pub async fn restart(mut self) -> Self {
+        self.stop().await;
+        let empty = tempfile::tempdir().unwrap();
+        let data = std::mem::replace(&mut self.data, empty);
+        let app = App::open(self.config.clone(), surroundings(&self.clock)).await.unwrap();
+        Self::run(app, data, Arc::clone(&self.clock))
+    }
+
+    /// A client of the push server.
+    pub fn push(&self, token: Option<&str>) -> Client {
+        Client::new(self.push_url.as_deref().expect("the push server is on"), token)
     }
 
     /// A client with the administrator's token.
