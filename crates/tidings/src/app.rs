@@ -18,10 +18,11 @@ use crate::events::{Events, Live, record};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
 use crate::ingest::Ingest;
 use crate::push::Push;
+use crate::schedules::Schedules;
 use crate::secrets;
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
-use crate::{inbox, messages, push};
+use crate::{inbox, messages, push, schedules};
 
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -49,6 +50,7 @@ pub struct Parts {
     pub ingest: Ingest,
     /// The built-in push server, unless it is switched off.
     pub push: Option<Arc<Push>>,
+    pub schedules: Arc<Schedules>,
     pub workers: Workers,
     /// For `bench limit` only.
     pub limit: Option<Appender>,
@@ -123,6 +125,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         http::idempotency_table(),
         inbox::record::table(),
         push::table(),
+        schedules::table(),
     ]
     .map(Clone::clone)
     .to_vec();
@@ -184,6 +187,8 @@ impl App {
             }
             None => None,
         };
+        let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), &config));
+        schedules.load(&config.schedules, clock.now()).await?;
         let parts = Parts {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
@@ -198,6 +203,7 @@ impl App {
             live,
             ingest,
             push,
+            schedules,
             workers: Workers::default(),
             limit: limit.transpose()?,
             config,
@@ -265,6 +271,8 @@ impl Services {
     }
 
     fn start_workers(&self) {
+        let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
+        self.workers.run("schedules", schedules);
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {

@@ -19,6 +19,7 @@ pub mod ingest;
 pub mod messages;
 pub mod outbound;
 pub mod push;
+pub mod schedules;
 pub mod secrets;
 pub mod tokens;
 pub mod trace;

@@ -25,6 +25,7 @@ mod processes;
 mod push;
 mod requests;
 mod retention;
+mod schedules;
 mod streams;
 mod support;
 mod tokens;
