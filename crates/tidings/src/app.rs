@@ -16,6 +16,9 @@ use crate::config::Config;
 use crate::events::{Events, Live, record};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
 use crate::ingest::Ingest;
+use crate::rules::fanout::Fanout;
+use crate::rules::notice::Settings;
+use crate::rules::{self, Rules};
 use crate::secrets;
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
@@ -24,6 +27,8 @@ use crate::{inbox, messages};
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_MOST: usize = 20_000;
+/// How often a node looks for work that another one left behind.
+const FANOUT_EVERY: Duration = Duration::from_secs(5);
 
 /// What handlers and workers need; cheap to clone.
 #[derive(Clone)]
@@ -45,6 +50,7 @@ pub struct Parts {
     pub events: Events,
     pub live: Live,
     pub ingest: Ingest,
+    pub rules: Rules,
     pub workers: Workers,
     /// For `bench limit` only.
     pub limit: Option<Appender>,
@@ -110,6 +116,9 @@ pub fn tables(stage: &str) -> Vec<Table> {
         secrets::table(),
         http::idempotency_table(),
         inbox::record::table(),
+        rules::record::table(),
+        rules::job::table(),
+        rules::window::table(),
     ]
     .map(Clone::clone)
     .to_vec();
@@ -156,12 +165,14 @@ impl App {
                 .map_err(|source| StartError::Write { path, source })
         });
         let live = Live::default();
+        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
             Arc::clone(&ids),
             Arc::clone(&metrics),
             live.clone(),
+            Arc::clone(&rules.book),
             &config,
         );
         let parts = Parts {
@@ -177,6 +188,7 @@ impl App {
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
+            rules,
             workers: Workers::default(),
             limit: limit.transpose()?,
             config,
@@ -237,6 +249,28 @@ impl Services {
                     Ok(())
                 }
             });
+        }
+        let services = self.clone();
+        self.workers.spawn("rules", rules::SYNC_EVERY, move || {
+            let services = services.clone();
+            async move { services.rules.sync().await.map_err(|e| e.to_string()) }
+        });
+        let fanout = Arc::new(self.fanout());
+        self.workers.spawn_woken("fan-out", FANOUT_EVERY, Arc::clone(&self.ingest.new_job), move || {
+            let fanout = Arc::clone(&fanout);
+            async move { fanout.activate().await.map_err(|e| e.to_string()) }
+        });
+    }
+
+    /// What carries on the work that events leave behind.
+    #[must_use]
+    pub fn fanout(&self) -> Fanout {
+        Fanout {
+            store: Arc::clone(&self.store),
+            book: Arc::clone(&self.rules.book),
+            metrics: Arc::clone(&self.metrics),
+            settings: Settings::of(&self.config),
+            stop: self.workers.stopping(),
         }
     }
 

@@ -16,6 +16,7 @@ pub mod http;
 pub mod inbox;
 pub mod ingest;
 pub mod messages;
+pub mod rules;
 pub mod secrets;
 pub mod tokens;
 pub mod trace;
