@@ -23,6 +23,7 @@ mod openapi;
 mod processes;
 mod requests;
 mod retention;
+mod rules;
 mod streams;
 mod support;
 mod tokens;
