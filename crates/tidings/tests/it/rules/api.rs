@@ -92,7 +92,11 @@ async fn every_failing_field_is_named_with_its_place() {
     let fields = client.put("/rules/r", &bad).await.bad_fields();
     for field in [
         "name",
-        "pattern.data.env[1]",
+        "enabled",
+        "title",
+        "text",
+        "dedupe_seconds",
+        "pattern.data.env[1].wrong",
         "targets[0].channel",
         "targets[1]",
         "targets[2].users[0]",

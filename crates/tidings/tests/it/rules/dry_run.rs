@@ -50,7 +50,7 @@ async fn what_cannot_be_tried_is_refused_with_its_place() {
     let client = server.client();
     let good = json!({ "eventType": ["a"] });
     for (body, fields) in [
-        (json!({ "pattern": { "data": { "env": [{ "wrong": 1 }] } }, "event": {} }), vec!["pattern.data.env[0]"]),
+        (json!({ "pattern": { "data": { "env": [{ "wrong": 1 }] } }, "event": {} }), vec!["pattern.data.env[0].wrong"]),
         (json!({ "pattern": {}, "last": 0 }), vec!["pattern", "last"]),
         (json!({ "event": {} }), vec!["pattern"]),
         (json!({ "pattern": good, "last": 10_001 }), vec!["last"]),

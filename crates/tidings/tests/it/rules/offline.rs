@@ -49,7 +49,7 @@ targets = [{ channel = "webhook", url = "https://{{ data.host }}/" }]
     write(at, "tidings.toml", text);
     let ended = run(at, &["check-config", "tidings.toml"]).expect(1);
     for part in [
-        "tidings.toml:3: `rules[0].pattern.data.env[1]`",
+        "tidings.toml:3: `rules[0].pattern.data.env[1].wrong`",
         "tidings.toml:4: `rules[0].title`",
         "tidings.toml:5: `rules[0].text`",
         "tidings.toml:6: `rules[0].dedupe_seconds`",
