@@ -1,5 +1,7 @@
 //! The store's tests: the conformance suite on each engine, and engines compared with the model.
 
+#![cfg(test)]
+
 mod embedded;
 mod faults;
 mod memory;

@@ -52,11 +52,11 @@ impl Trace<'_> {
                 _ => None,
             };
             let query = Query::new(correlation_id).index("correlation-index").limit(limit).after(from);
-            let page = self.store.query(&source.table, &query).await?;
+            let page = self.store.query(source.table, &query).await?;
             more |= page.next.is_some();
             for item in page.items {
                 let index = source.table.index_named("correlation-index")?;
-                let cursor = cursor_of(&source.table, Some(index), &item);
+                let cursor = cursor_of(source.table, Some(index), &item);
                 found.push((place, cursor, (source.step)(item)?));
             }
         }

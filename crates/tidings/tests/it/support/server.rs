@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tidings::app::{App, StartError, Surroundings};
 use tidings::clock::SystemIds;
 use tidings::config::{Config, Listen};
-use tidings_core::time::{Clock, ManualClock, Timestamp};
+use tidings_core::time::{Clock, ManualClock};
 use tidings_store::Store;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
