@@ -1,5 +1,6 @@
 //! The store's tests: the conformance suite on each engine, and engines compared with the model.
 
+mod damage;
 mod embedded;
 mod faults;
 mod memory;

@@ -1,0 +1,3 @@
+//! The program's tests from outside: one binary, one module for each subject.
+
+mod crash;
