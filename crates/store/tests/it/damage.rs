@@ -81,38 +81,63 @@ async fn read_all(dir: &Path, things: &Things) -> Outcome {
     }
 }
 
-/// The files of a store and how many bytes of each were ever written.
-fn files(dir: &Path) -> Vec<(PathBuf, u64)> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_dir() {
-            found.extend(files(&entry.path()).into_iter().map(|(path, len)| (entry.file_name().into(), path, len)).map(
-                |(name, path, len): (PathBuf, PathBuf, u64)| (name.join(path), len),
-            ));
-        } else {
-            let bytes = std::fs::read(entry.path()).unwrap();
-            let len = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            found.push((entry.file_name().into(), len as u64));
-        }
-    }
-    found.sort();
-    found
+/// A store's files in memory, without the zeros at the ends of journals.
+struct Image {
+    dirs: Vec<PathBuf>,
+    files: Vec<File>,
 }
 
-/// A copy without the zeros at the ends of journals.
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            let bytes = std::fs::read(entry.path()).unwrap();
-            let len = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            std::fs::write(&target, &bytes[..len]).unwrap();
-            std::fs::File::options().write(true).open(&target).unwrap().set_len(bytes.len() as u64).unwrap();
+struct File {
+    path: PathBuf,
+    written: Vec<u8>,
+    len: u64,
+}
+
+impl Image {
+    fn of(dir: &Path) -> Self {
+        let mut image = Self { dirs: Vec::new(), files: Vec::new() };
+        image.take_in(dir, Path::new(""));
+        image.files.sort_by(|a, b| a.path.cmp(&b.path));
+        image
+    }
+
+    fn take_in(&mut self, root: &Path, below: &Path) {
+        self.dirs.push(below.to_owned());
+        for entry in std::fs::read_dir(root.join(below)).unwrap().map(Result::unwrap) {
+            let path = below.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                self.take_in(root, &path);
+            } else {
+                let mut written = std::fs::read(entry.path()).unwrap();
+                let len = written.len() as u64;
+                written.truncate(written.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
+                self.files.push(File { path, written, len });
+            }
         }
     }
+
+    fn journal(&self) -> &File {
+        self.files.iter().find(|file| file.path.ends_with("0.jnl")).unwrap()
+    }
+
+    /// Puts it into a directory, which is emptied before.
+    fn put(&self, dir: &Path) {
+        let _ = std::fs::remove_dir_all(dir);
+        for path in &self.dirs {
+            std::fs::create_dir_all(dir.join(path)).unwrap();
+        }
+        for File { path, written, len } in &self.files {
+            std::fs::write(dir.join(path), written).unwrap();
+            std::fs::File::options().write(true).open(dir.join(path)).unwrap().set_len(*len).unwrap();
+        }
+    }
+}
+
+fn flip_bit(path: &Path, place: u64, bit: u64) {
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, place).unwrap();
+    file.write_all_at(&[byte[0] ^ (1 << bit)], place).unwrap();
 }
 
 /// Panics of any thread, counted.
@@ -137,24 +162,20 @@ fn next(random: &mut u64) -> u64 {
 /// Flips one bit of each of `count` places spread over every file; no outcome may be wrong.
 async fn flip(store: &Path, things: &Things, count: u64, mut random: u64) {
     let scratch = tempfile::tempdir().unwrap();
-    let (panics, dir) = (panics(), scratch.path().join("data"));
-    let files: Vec<_> = files(store).into_iter().filter(|(_, len)| *len > 0).collect();
+    let (panics, dir, image) = (panics(), scratch.path().join("data"), Image::of(store));
+    let files: Vec<_> = image.files.iter().filter(|file| !file.written.is_empty()).collect();
     let (mut right, mut refused) = (0, 0);
     for round in 0..count {
-        let (path, len) = &files[usize::try_from(round).unwrap() % files.len()];
-        let (place, bit) = (next(&mut random) % len, next(&mut random) % 8);
-        copy(store, &dir);
-        let file = std::fs::File::options().read(true).write(true).open(dir.join(path)).unwrap();
-        let mut byte = [0];
-        file.read_exact_at(&mut byte, place).unwrap();
-        file.write_all_at(&[byte[0] ^ (1 << bit)], place).unwrap();
+        let File { path, written, .. } = files[usize::try_from(round).unwrap() % files.len()];
+        let (place, bit) = (next(&mut random) % written.len() as u64, next(&mut random) % 8);
+        image.put(&dir);
+        flip_bit(&dir.join(path), place, bit);
         match read_all(&dir, things).await {
             Outcome::Right => right += 1,
             Outcome::Refused(_) => refused += 1,
             Outcome::Wrong(how) => panic!("bit {bit} of byte {place} of {}: {how}", path.display()),
         }
         assert_eq!(panics.load(Ordering::SeqCst), 0, "bit {bit} of byte {place} of {}: a panic", path.display());
-        std::fs::remove_dir_all(&dir).unwrap();
     }
     println!("{count} flips in {} files: {refused} refused, {right} without effect, 0 wrong", files.len());
 }
@@ -167,7 +188,12 @@ async fn a_flipped_bit_in_a_small_store_is_refused_or_without_effect() {
     let things = fill(&store, 40, |n| format!("text {n} ").repeat(n * 20)).await;
     drop(store);
     assert_eq!(read_all(&data, &things).await, Outcome::Right);
-    flip(&data, &things, 600, 1).await;
+    flip(&data, &things, 390, 1).await;
+}
+
+fn has_tables(data: &Path) -> bool {
+    let tables = std::fs::read_dir(data.join("store/keyspaces/1/tables")).unwrap();
+    tables.map(Result::unwrap).any(|entry| entry.metadata().unwrap().len() > 1000)
 }
 
 // Large enough that most of it has left the journal for tables.
@@ -176,9 +202,74 @@ async fn a_flipped_bit_in_a_store_with_tables_is_refused_or_without_effect() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let store = open(&data).unwrap();
-    let things = fill(&store, 150, |n| format!("text {n} ").repeat(20_000)).await;
+    let mut things = fill(&store, 90, |n| format!("text {n} ").repeat(38_000)).await;
+    // fjall writes tables when it comes to it; small commits go on until there is one.
+    for n in 1000..9000 {
+        if has_tables(&data) {
+            break;
+        }
+        store.transact(vec![Write::put(&table(), item(n, "small"))]).await.unwrap();
+        things.insert(format!("thing-{n:04}"), item(n, "small"));
+    }
     drop(store);
+    assert!(has_tables(&data));
     assert_eq!(read_all(&data, &things).await, Outcome::Right);
-    assert!(files(&data).iter().any(|(path, len)| path.to_string_lossy().contains("tables") && *len > 10_000));
-    flip(&data, &things, 150, 2).await;
+    flip(&data, &things, 120, 2).await;
+}
+
+// A crash within the second before the next high-water mark: no mark at all is the worst of these.
+#[tokio::test]
+async fn damage_above_the_high_water_mark_costs_at_most_the_last_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cut) = (dir.path().join("data"), dir.path().join("cut"));
+    let store = open(&data).unwrap();
+    let mut things = fill(&store, 40, |n| format!("text {n} ").repeat(n * 4)).await;
+    let before_last = Image::of(&data).journal().written.len();
+    store.transact(vec![Write::put(&table(), item(5000, "the last"))]).await.unwrap();
+    let mut image = Image::of(&data);
+    image.files.retain(|file| !file.path.ends_with("HIGH-WATER"));
+    let (journal, end) = (&image.journal().path, image.journal().written.len());
+    let without_last = things.clone();
+    things.insert("thing-5000".to_owned(), item(5000, "the last"));
+    let (mut refused, mut torn) = (0, 0);
+    // All over the last commit, and here and there before it.
+    for place in (0..before_last).step_by(211).chain((before_last..end).step_by(2)) {
+        image.put(&cut);
+        flip_bit(&cut.join(journal), place as u64, 4);
+        match read_all(&cut, &things).await {
+            Outcome::Right => {}
+            Outcome::Refused(why) => {
+                assert!(why.contains("0.jnl is damaged at byte"), "{why}");
+                refused += 1;
+            }
+            Outcome::Wrong(_) => {
+                assert!(place >= before_last, "byte {place} of {end} cost more than the last commit");
+                assert_eq!(read_all(&cut, &without_last).await, Outcome::Right);
+                torn += 1;
+            }
+        }
+    }
+    println!("{end} bytes of journal: {refused} flips refused, {torn} taken for a torn last commit");
+    assert!(refused > 0 && torn > 0);
+}
+
+// The mark was noted: a journal that ends before it is refused, wherever it was cut, and is left as it was.
+#[tokio::test]
+async fn a_cut_journal_is_refused_below_the_high_water_mark_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, cut) = (dir.path().join("data"), dir.path().join("cut"));
+    let store = open(&data).unwrap();
+    let things = fill(&store, 40, |n| format!("text {n} ").repeat(n * 4)).await;
+    drop(store);
+    let image = Image::of(&data);
+    let (journal, end) = (&image.journal().path, image.journal().written.len() as u64);
+    for len in (0..end).step_by(97) {
+        image.put(&cut);
+        std::fs::File::options().write(true).open(cut.join(journal)).unwrap().set_len(len).unwrap();
+        let Outcome::Refused(why) = read_all(&cut, &things).await else { panic!("cut at {len} of {end}") };
+        assert!(why.contains("was acknowledged") || why.contains("damaged"), "{why}");
+        if why.contains("its journal is cut") && len > end / 2 {
+            assert_eq!(std::fs::metadata(cut.join(journal)).unwrap().len(), len, "the evidence was changed");
+        }
+    }
 }

@@ -108,7 +108,8 @@ fn slow_fsyncs_make_answers_slow_and_nothing_else() {
 /// A start that fails says why in one sentence and ends with 1.
 fn is_one_sentence(ended: &Ended) {
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
-    let said: Vec<_> = ended.stderr.lines().filter(|line| !line.contains(" WARN ") && !line.contains("ERROR")).collect();
+    let said: Vec<_> =
+        ended.stderr.lines().filter(|line| !line.contains(" WARN ") && !line.contains("ERROR")).collect();
     assert_eq!(said.len(), 1, "{ended:?}");
     assert!(!ended.stderr.contains("panicked"), "{ended:?}");
 }

@@ -49,7 +49,13 @@ pub enum Until {
 impl Ledger {
     /// Sends from several connections until the time has come, then calls `end`, which may kill the server. Gives
     /// the errors that were answered, in the order in which they came.
-    pub fn load(&mut self, server: Server, until: &Until, random: &mut Random, end: impl FnOnce(Server)) -> Vec<Answer> {
+    pub fn load(
+        &mut self,
+        server: Server,
+        until: &Until,
+        random: &mut Random,
+        end: impl FnOnce(Server),
+    ) -> Vec<Answer> {
         self.round += 1;
         self.late.clear();
         let (notes, heard) = mpsc::channel();

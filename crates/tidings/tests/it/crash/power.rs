@@ -1,7 +1,7 @@
 //! The power goes: what was acknowledged is still there, and the harness would see it if it were not (SX-02).
 
 use super::check::{Figures, compare};
-use super::disk::Disk;
+use super::disk::{Disk, Fault};
 use super::load::{Ledger, Until};
 use super::random::{Random, rounds};
 use super::server::Start;
@@ -23,6 +23,8 @@ fn cut_again_and_again(test: &str, flags: &[&str]) -> Outcome {
     let mut server = start.run(&data).expect("the first start");
     for _ in 0..rounds(ROUNDS) {
         let target = random.between(20, 200);
+        // So that most cuts come while a sync is under way: between the write and the acknowledgement.
+        disk.set(Fault::Slow { ms: 3 });
         ledger.load(server, &Until::Acknowledged(target), &mut random, |server| drop(server.kill()));
         dropped += disk.cut_power(&mut random);
         server = match start.run(&data) {
