@@ -1,5 +1,6 @@
 //! Damage to the files of a store: what is read back is right, or there is an error; never wrong data, never a
 //! panic, never a silent loss (SX-02).
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "all of this is tests")]
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;

@@ -233,9 +233,11 @@ fn take_back(path: &Path, changes: &[Change], eagerness: u64, random: &mut Rando
             at = end;
         }
     }
+    let dropped = kept.values().filter(|keep| **keep < changes.len()).count();
     let size = file.metadata().unwrap().len();
     if size > first.size_before && random.one_in(2) {
         file.set_len(first.size_before).unwrap();
+        return dropped.max(usize::try_from((size - first.size_before).div_ceil(SECTOR)).unwrap());
     }
-    kept.values().filter(|keep| **keep < changes.len()).count()
+    dropped
 }

@@ -5,7 +5,7 @@
 //! `check` compares. `disk` is the disk that fails and forgets, through the preloaded `shim.c`. The tests are in
 //! `kill`, `power` and `faults`. Every test prints its seed; `TIDINGS_CRASH_SEED` repeats one, and
 //! `TIDINGS_CRASH_ROUNDS` asks for more rounds than the usual ones.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "all of this is tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "all of this is tests")]
 
 mod check;
 mod disk;

@@ -26,6 +26,7 @@ fn cut_again_and_again(test: &str, flags: &[&str]) -> Outcome {
         // So that most cuts come while a sync is under way: between the write and the acknowledgement.
         disk.set(Fault::Slow { ms: 3 });
         ledger.load(server, &Until::Acknowledged(target), &mut random, |server| drop(server.kill()));
+        disk.heal();
         dropped += disk.cut_power(&mut random);
         server = match start.run(&data) {
             Ok(server) => server,
@@ -33,7 +34,8 @@ fn cut_again_and_again(test: &str, flags: &[&str]) -> Outcome {
             Err(ended) if !flags.is_empty() => {
                 assert_eq!(ended.status.code(), Some(1), "{ended:?}");
                 figures.lost += ledger.acknowledged.len();
-                break_off(&mut figures, test);
+                figures.cycles += 1;
+                figures.print(test);
                 return Outcome { figures, dropped };
             }
             Err(ended) => panic!("it does not start after a power cut: {ended:?}"),
@@ -49,11 +51,6 @@ fn cut_again_and_again(test: &str, flags: &[&str]) -> Outcome {
     server.kill();
     figures.print(test);
     Outcome { figures, dropped }
-}
-
-fn break_off(figures: &mut Figures, test: &str) {
-    figures.cycles += 1;
-    figures.print(test);
 }
 
 fn nothing_is_lost(test: &str) {
