@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod damage;
 mod embedded;
 mod faults;
 mod memory;

@@ -13,6 +13,7 @@ mod cli;
 mod cloudevents;
 mod connections;
 mod correlation;
+mod crash;
 mod cursors;
 mod duplicates;
 mod envelopes;
