@@ -7,5 +7,7 @@ pub mod envelope;
 pub mod ids;
 pub mod json;
 pub mod limits;
+pub mod message;
 pub mod pattern;
+pub mod retry;
 pub mod time;

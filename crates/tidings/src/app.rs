@@ -335,5 +335,7 @@ fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     writeln!(file, "{text}")?;
     file.sync_all()?;
-    std::fs::rename(&temporary, path)
+    std::fs::rename(&temporary, path)?;
+    // The store will know the token; after a power cut the file must be there too, or nobody gets in.
+    path.parent().map_or(Ok(()), |dir| std::fs::File::open(dir)?.sync_all())
 }

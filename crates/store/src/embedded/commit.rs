@@ -177,7 +177,14 @@ impl Committer {
                 self.shared.committed(sequence);
                 Ok(())
             }
-            Err(e) => Err(Refusal::Broken(self.shared.break_down(&e))),
+            Err(e) => {
+                let cause = match e {
+                    fjall::Error::Io(e) => e.to_string(),
+                    fjall::Error::Poisoned => "a background write failed".to_owned(),
+                    e => e.to_string(),
+                };
+                Err(Refusal::Broken(self.shared.break_down(&cause)))
+            }
         }
     }
 }

@@ -53,6 +53,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
         tracing::warn!("acknowledging before the fsync: a power cut will lose acknowledged events");
     }
     crate::http::raise_file_limit();
+    let stop = stop_signal()?;
 
     let surroundings = Surroundings {
         clock: Arc::new(SystemClock::default()),
@@ -66,7 +67,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     if arguments.demo {
         crate::demo::play(&app.services);
     }
-    app.run(stop_signal()).await?;
+    app.run(stop).await?;
     if arguments.demo {
         let _ = std::fs::remove_dir_all(&data_dir);
     }
@@ -107,16 +108,14 @@ fn start_logging(config: &Config) {
     };
 }
 
-/// Ready at SIGTERM or SIGINT.
-async fn stop_signal() {
+/// Ready at SIGTERM or SIGINT, from this call on and not only when it is waited for.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        tracing::error!("cannot listen for signals; stop with kill -9");
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }

@@ -13,7 +13,7 @@ pub struct Limits {
     pub upload_bytes: u64,
     /// One event. At most what leaves room for its keys in a DynamoDB item.
     pub event_bytes: u64,
-    /// How far ahead of our clock an event's timestamp may be.
+    /// How far ahead of our clock an Azure DevOps audit event's time may be; other events may lie in the future.
     pub event_future_seconds: u64,
     /// Events in one request.
     pub batch_events: u64,

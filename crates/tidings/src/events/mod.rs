@@ -18,6 +18,8 @@ pub use stream::{Live, LiveEvent};
 
 /// Events looked at for one page at the most, so that a filter that fits little still answers soon.
 const LOOKED_AT: usize = 10_000;
+/// Bytes of events in one page at the most, about: a page of large events is shorter, and its cursor leads on.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Which events a reader wants.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -70,19 +72,6 @@ impl Events {
         }
     }
 
-    /// Events of one correlation id, oldest first.
-    pub async fn of_correlation(
-        &self,
-        correlation_id: &str,
-        limit: usize,
-        after: Option<Item>,
-    ) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
-        let query = Query::new(correlation_id).index("correlation-index").limit(limit).after(after);
-        let page = self.store.query(record::table(), &query).await?;
-        let events = page.items.into_iter().map(StoredEvent::from_item).collect::<Result<_, _>>()?;
-        Ok((events, page.next))
-    }
-
     async fn page_of_index(
         &self,
         filter: &Filter,
@@ -100,7 +89,7 @@ impl Events {
             if let Some(end) = take_fitting(filter, page.items, limit, &mut found)? {
                 let table = record::table();
                 let index = table.index_named(index)?;
-                return Ok((found, Some(cursor_of(&table, Some(index), &end))));
+                return Ok((found, Some(cursor_of(table, Some(index), &end))));
             }
             after = page.next;
             if after.is_none() || looked_at >= LOOKED_AT {
@@ -125,11 +114,13 @@ impl Events {
             let query = Query::new(&present).range(filter.range()).descending().limit(limit).after(after.take());
             let page = self.store.query(record::table(), &query).await?;
             looked_at += page.items.len();
+            // A day's end is a place to go on from as well: days may be many, with little in each.
+            let last = page.items.last().map(|item| cursor_of(record::table(), None, item));
             if let Some(end) = take_fitting(filter, page.items, limit, &mut found)? {
                 return Ok((found, Some(cursor_of(record::table(), None, &end))));
             }
-            if page.next.is_some() && looked_at >= LOOKED_AT {
-                return Ok((found, page.next));
+            if looked_at >= LOOKED_AT && last.is_some() {
+                return Ok((found, last));
             }
             after = page.next;
             day = match after {
@@ -154,17 +145,20 @@ impl Events {
     }
 }
 
-/// Moves items that fit into `found` until it has `limit`; gives the item at which it was full.
+/// Moves items that fit into `found` until it has `limit` or is large; gives the item at which it was full.
 fn take_fitting(
     filter: &Filter,
     items: Vec<Item>,
     limit: usize,
     found: &mut Vec<StoredEvent>,
 ) -> Result<Option<Item>, Error> {
+    let mut bytes: usize = found.iter().map(|event| event.json.len()).sum();
     for item in items {
         if filter.fits(&item) {
-            found.push(StoredEvent::from_item(item)?);
-            if found.len() >= limit {
+            let event = StoredEvent::from_item(item)?;
+            bytes += event.json.len();
+            found.push(event);
+            if found.len() >= limit || bytes >= PAGE_BYTES {
                 return Ok(found.last().map(|event| event.item.clone()));
             }
         }

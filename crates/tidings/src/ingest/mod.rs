@@ -183,10 +183,7 @@ impl Ingest {
         now: Timestamp,
     ) -> Result<(Result<(), Error>, Noted), Error> {
         let mut silent = BTreeSet::new();
-        loop {
-            let (Err(error @ Error::Conflict { .. }), Some(reacted)) = (&outcome, noted.reacted.as_mut()) else {
-                break;
-            };
+        while let (Err(error @ Error::Conflict { .. }), Some(reacted)) = (&outcome, noted.reacted.as_mut()) {
             let repeats = reacted.markers.iter().filter(|(place, _)| error.conflict_on(*place).is_some());
             let before = silent.len();
             silent.extend(repeats.map(|(_, rule)| rule.clone()));

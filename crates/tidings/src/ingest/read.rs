@@ -1,7 +1,5 @@
 //! From a request to envelopes: one event, an array, NDJSON, or CloudEvents in their three modes.
 
-use std::time::Duration;
-
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -34,19 +32,13 @@ pub enum Received {
 pub struct Limits {
     pub events: usize,
     pub event_bytes: usize,
-    /// How far an event's time may be ahead of ours.
-    pub future: Duration,
 }
 
 impl Limits {
     #[must_use]
     pub fn of(config: &ConfigLimits) -> Self {
         let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-        Self {
-            events: size(config.batch_events),
-            event_bytes: size(config.event_bytes),
-            future: Duration::from_secs(config.event_future_seconds),
-        }
+        Self { events: size(config.batch_events), event_bytes: size(config.event_bytes) }
     }
 }
 
@@ -58,8 +50,6 @@ struct Reader<'a> {
     now: Timestamp,
     limits: &'a Limits,
     read: ReadOne,
-    /// What the format calls an event's time.
-    time_field: &'static str,
 }
 
 /// Reads the events of a request by its content type.
@@ -71,28 +61,26 @@ pub fn read_events(
     now: Timestamp,
     limits: &Limits,
 ) -> Result<Received, Problem> {
-    let reader = |read, time_field| Reader { correlation_id, ids, now, limits, read, time_field };
-    let cloudevents = || reader(cloudevents::read, "time");
-    let envelopes = || reader(envelope::read, "eventTimestamp");
+    let reader = |read| Reader { correlation_id, ids, now, limits, read };
     let media_type = media_type(headers);
     if media_type == "application/cloudevents-batch+json" {
-        return cloudevents().array(json::text(body)?);
+        return reader(cloudevents::read).array(json::text(body)?);
     }
     if media_type == "application/cloudevents+json" {
-        return Ok(Received::One(Box::new(cloudevents().one(0, json::text(body)?))));
+        return Ok(Received::One(Box::new(reader(cloudevents::read).one(0, json::text(body)?))));
     }
     if headers.contains_key("ce-specversion") || headers.contains_key("ce-id") {
         let text = binary_mode(headers, &media_type, body)?;
-        return Ok(Received::One(Box::new(cloudevents().one(0, &text))));
+        return Ok(Received::One(Box::new(reader(cloudevents::read).one(0, &text))));
     }
     match media_type.as_str() {
-        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => envelopes().lines(body),
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => reader(envelope::read).lines(body),
         // curl's default for --data: refusing it would only teach people to add a header.
         "" | "application/json" | "text/json" | "application/x-www-form-urlencoded" => {
             let text = json::text(body)?;
             match text.trim_start().as_bytes().first() {
-                Some(b'[') => envelopes().array(text),
-                Some(_) => Ok(Received::One(Box::new(envelopes().one(0, text)))),
+                Some(b'[') => reader(envelope::read).array(text),
+                Some(_) => Ok(Received::One(Box::new(reader(envelope::read).one(0, text)))),
                 None => {
                     Err(Problem::bad_request("the body is empty; send an event, a JSON array of events, or NDJSON"))
                 }
@@ -117,13 +105,7 @@ impl Reader<'_> {
         }
         let make_id = || self.ids.uuid(place).to_string();
         let defaults = Defaults { now: self.now, correlation_id: self.correlation_id, event_id: &make_id };
-        let latest = self.now.checked_add(self.limits.future).unwrap_or(Timestamp::MAX);
         match (self.read)(text, &defaults) {
-            Ok(envelope) if envelope.event_timestamp > latest => {
-                let message =
-                    format!("must not be more than {} s ahead of the server's clock", self.limits.future.as_secs());
-                Draft::Bad { errors: vec![FieldError::new(self.time_field, message)], too_large: false }
-            }
             Ok(envelope) => Draft::Good(envelope),
             Err(errors) => Draft::Bad { errors, too_large: false },
         }

@@ -168,7 +168,6 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
 });
 
 /// The elements with a separator between them, up to the bound on output.
-#[expect(clippy::needless_pass_by_value, reason = "the engine hands filters their values")]
 fn join(list: Value, separator: Option<String>) -> Result<String, minijinja::Error> {
     let mut joined = String::new();
     for (place, element) in list.try_iter()?.enumerate() {
@@ -183,7 +182,6 @@ fn join(list: Value, separator: Option<String>) -> Result<String, minijinja::Err
     Ok(joined)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the engine hands filters their values")]
 fn truncate(text: String, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

@@ -25,12 +25,14 @@ pub struct Step {
     pub details: Box<RawValue>,
 }
 
+/// What an item tells, if anything, and when it happened.
+type Told = Result<(String, Option<Step>), Error>;
+
 /// A table that has an index `correlation-index` over its items in the order of time.
 struct Source {
     kind: &'static str,
     table: Table,
-    /// What an item tells, if anything, and when it happened.
-    step: fn(Item) -> Result<(String, Option<Step>), Error>,
+    step: fn(Item) -> Told,
 }
 
 pub struct Trace<'a> {
@@ -90,7 +92,7 @@ fn sources(stage: &str) -> Vec<Source> {
     ]
 }
 
-fn event_step(item: Item) -> Result<(String, Option<Step>), Error> {
+fn event_step(item: Item) -> Told {
     let event = StoredEvent::from_item(item)?;
     let at = time_of(&event);
     let step = Step { time: at.clone(), kind: "event", id: event.id(), details: event.raw()? };
@@ -98,7 +100,7 @@ fn event_step(item: Item) -> Result<(String, Option<Step>), Error> {
 }
 
 /// The rules that an event matched, if any.
-fn rule_step(item: Item) -> Result<(String, Option<Step>), Error> {
+fn rule_step(item: Item) -> Told {
     let event = StoredEvent::from_item(item)?;
     let outcome = event.outcome();
     let details = json!({
@@ -109,7 +111,7 @@ fn rule_step(item: Item) -> Result<(String, Option<Step>), Error> {
 }
 
 /// The inbox entries that came of an event, if any.
-fn notification_step(item: Item) -> Result<(String, Option<Step>), Error> {
+fn notification_step(item: Item) -> Told {
     let event = StoredEvent::from_item(item)?;
     let outcome = event.outcome();
     let details = json!({ "notifications": outcome.notifications, "total": outcome.totals.notifications });
@@ -126,7 +128,7 @@ fn time_of(event: &StoredEvent) -> String {
     event.at().split('#').next().unwrap_or_default().to_owned()
 }
 
-fn message_step(item: Item) -> Result<(String, Option<Step>), Error> {
+fn message_step(item: Item) -> Told {
     let message = Message::from_item(&item)?;
     let at = time::iso_micros(message.created_date);
     let details = json!({
@@ -138,7 +140,7 @@ fn message_step(item: Item) -> Result<(String, Option<Step>), Error> {
     Ok((at, Some(step)))
 }
 
-fn audit_step(item: Item) -> Result<(String, Option<Step>), Error> {
+fn audit_step(item: Item) -> Told {
     let entry = audit::Entry::from_item(&item)?;
     let details = json!({
         "action": entry.action, "user": entry.user, "entity": entry.entity, "entityId": entry.entity_id,

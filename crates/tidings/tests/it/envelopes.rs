@@ -37,7 +37,7 @@ async fn a_single_event_is_accepted_and_can_be_read_back() {
     assert_eq!(stored["receivedAt"], "2026-03-01T12:00:00.000000Z");
     let outcome = stored["outcome"].as_object().unwrap();
     let kinds: Vec<_> = outcome.keys().map(String::as_str).collect();
-    assert_eq!(kinds, ["messages", "notifications", "queue", "rules", "tickets"]);
+    assert_eq!(kinds, ["messages", "notifications", "queue", "rules", "tickets", "totals"]);
 }
 
 // S003-56, S003-57, S003-58, S003-64, SX-26
@@ -167,20 +167,6 @@ async fn a_timestamp_that_is_none_is_refused() {
         let event = json!({ "eventType": "a", "eventTimestamp": nonsense });
         check_refused(&server.client(), &event, &["eventTimestamp"]).await;
     }
-}
-
-// S003-58, SX-27: limits.event_future_seconds at n-1, n, n+1.
-#[tokio::test]
-async fn a_timestamp_far_ahead_of_our_clock_is_refused() {
-    let server = TestServer::start_with(|config| config.limits.event_future_seconds = 300).await;
-    let ahead = |seconds: i64| {
-        let at = server.now() + jiff::SignedDuration::from_secs(seconds);
-        json!({ "eventType": "a", "eventTimestamp": at.to_string() })
-    };
-    check_refused(&server.client(), &ahead(301), &["eventTimestamp"]).await;
-    check_refused(&server.client(), &ahead(10_000_000), &["eventTimestamp"]).await;
-    server.client().send(&ahead(300)).await;
-    server.client().send(&ahead(299)).await;
 }
 
 // S003-63

@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 15] = [
+const EXPECTED: [&str; 20] = [
+    "DELETE /rules/{name}",
     "DELETE /tokens/{id}",
     "GET /admin/backup",
     "GET /audit-log",
@@ -20,10 +21,14 @@ const EXPECTED: [&str; 15] = [
     "GET /metrics",
     "GET /openapi.json",
     "GET /readyz",
+    "GET /rules",
+    "GET /rules/{name}",
     "GET /tokens",
     "GET /trace/{correlationId}",
     "POST /events",
+    "POST /rules/test",
     "POST /tokens",
+    "PUT /rules/{name}",
 ];
 
 async fn document(server: &TestServer) -> Value {
@@ -130,7 +135,7 @@ async fn the_description_has_the_shape_of_openapi_3_1() {
         let templated: BTreeSet<_> =
             path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
         assert_eq!(in_path, templated, "{name}");
-        assert_eq!(operation.get("requestBody").is_some(), method == Method::POST, "{name}");
+        assert_eq!(operation.get("requestBody").is_some(), [Method::POST, Method::PUT].contains(&method), "{name}");
         let schemes = operation["security"].as_array().unwrap();
         for scheme in schemes.iter().flat_map(|scheme| scheme.as_object().unwrap().keys()) {
             assert!(document["components"]["securitySchemes"].get(scheme).is_some(), "{name}: {scheme}");

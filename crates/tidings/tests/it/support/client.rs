@@ -24,8 +24,14 @@ impl Client {
     pub fn new(url: &str, token: Option<&str>) -> Self {
         // reqwest takes the process's provider; whoever comes second finds it there.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        // A connection for each request: none that the server is about to close is used again.
+        let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap();
         Self { http, url: url.to_owned(), token: token.map(ToOwned::to_owned) }
+    }
+
+    /// The same client with another token.
+    pub fn with_token(&self, token: Option<&str>) -> Self {
+        Self { token: token.map(ToOwned::to_owned), ..self.clone() }
     }
 
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tidings::app::{App, StartError, Surroundings};
 use tidings::clock::SystemIds;
 use tidings::config::{Config, Listen};
-use tidings_core::time::{Clock, ManualClock, Timestamp};
+use tidings_core::time::{Clock, ManualClock};
 use tidings_store::Store;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -26,6 +26,7 @@ pub struct TestServer {
     pub address: SocketAddr,
     pub clock: Arc<ManualClock>,
     admin_token: String,
+    stranger: Client,
     data: TempDir,
     stop: Option<oneshot::Sender<()>>,
     running: Option<JoinHandle<Result<(), StartError>>>,
@@ -63,7 +64,8 @@ impl TestServer {
         let (stop, stopped) = oneshot::channel();
         let (url, address) = (app.url.clone(), app.services.config.listen);
         let running = tokio::spawn(app.run(async move { drop(stopped.await) }));
-        Self { url, address, clock, admin_token, data, stop: Some(stop), running: Some(running) }
+        let stranger = Client::new(&url, None);
+        Self { url, address, clock, admin_token, stranger, data, stop: Some(stop), running: Some(running) }
     }
 
     /// A client with the administrator's token.
@@ -72,12 +74,12 @@ impl TestServer {
     }
 
     pub fn client_with(&self, token: &str) -> Client {
-        Client::new(&self.url, Some(token))
+        self.stranger.with_token(Some(token))
     }
 
     /// A client without a token.
     pub fn stranger(&self) -> Client {
-        Client::new(&self.url, None)
+        self.stranger.clone()
     }
 
     /// A client with a new token of these scopes.
@@ -92,10 +94,6 @@ impl TestServer {
 
     pub fn data_dir(&self) -> &Path {
         self.data.path()
-    }
-
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
     }
 
     pub fn advance(&self, hours: u64) {

@@ -1,0 +1,73 @@
+//! What an HTTP status means for a delivery, and `Retry-After`.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use http::header::RETRY_AFTER;
+use tidings_core::time::Timestamp;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    Delivered,
+    Retry,
+    Reject,
+    /// The other side asks not to be called again.
+    Gone,
+}
+
+/// For ntfy, as S002-50 says.
+#[must_use]
+pub const fn of_ntfy(status: u16) -> Meaning {
+    match status {
+        200..=299 => Meaning::Delivered,
+        408 | 429 | 500..=599 => Meaning::Retry,
+        _ => Meaning::Reject,
+    }
+}
+
+/// For webhooks, as Standard Webhooks says. 409 is what a receiver answers that is still busy with the same id, 425
+/// what one answers that wants it later. A redirect is a mistake in the address.
+#[must_use]
+pub const fn of_webhook(status: u16) -> Meaning {
+    match status {
+        200..=299 => Meaning::Delivered,
+        408 | 409 | 425 | 429 | 500..=599 => Meaning::Retry,
+        410 => Meaning::Gone,
+        _ => Meaning::Reject,
+    }
+}
+
+/// How long the other side asks us to wait: in seconds or until a date.
+#[must_use]
+pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
+    // A date that has passed asks for no wait.
+    Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(value: &'static str) -> Option<u64> {
+        let now = "2015-10-21T07:28:00Z".parse().unwrap();
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, http::HeaderValue::from_static(value))]);
+        retry_after(&headers, now).map(|wait| wait.as_secs())
+    }
+
+    // S002-50
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        assert_eq!(wait("120"), Some(120));
+        assert_eq!(wait("Wed, 21 Oct 2015 07:29:30 GMT"), Some(90));
+        assert_eq!(wait("Wed, 21 Oct 2015 07:00:00 GMT"), Some(0));
+        for nonsense in ["", "-1", "soon", "1.5", "99999999999999999999999"] {
+            assert_eq!(wait(nonsense), None, "{nonsense}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), Timestamp::UNIX_EPOCH), None);
+    }
+}

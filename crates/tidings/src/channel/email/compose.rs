@@ -1,0 +1,111 @@
+//! A notice as a mail: headers that no text can break out of, a text part and an HTML part.
+
+use std::fmt::Write;
+use std::time::{Duration, SystemTime};
+
+use lettre::message::header::{HeaderName, HeaderValue};
+use lettre::message::{Mailbox, Message, MultiPart, SinglePart};
+use tidings_core::time::Timestamp;
+
+use super::super::{Notice, Priority, one_line};
+
+const MAX_SUBJECT_CHARS: usize = 250;
+
+pub(super) fn compose(notice: &Notice, from: &Mailbox, to: &Mailbox, now: Timestamp) -> Result<Vec<u8>, String> {
+    let text = lines(&plain(notice));
+    let html = lines(&notice.html.clone().unwrap_or_else(|| html(notice)));
+    let parts = MultiPart::alternative()
+        .boundary(boundary(notice, &[&text, &html]))
+        .singlepart(SinglePart::plain(text))
+        .singlepart(SinglePart::html(html));
+    let seconds = u64::try_from(now.as_second()).unwrap_or(0);
+    let mut builder = Message::builder()
+        .from(safe(from))
+        .to(safe(to))
+        .subject(subject(notice))
+        .date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+        .message_id(Some(format!("<{}.tidings@{}>", notice.message_id, from.email.domain())));
+    for (name, value) in [
+        // So that out-of-office replies stay at home.
+        ("Auto-Submitted", "auto-generated".to_owned()),
+        ("X-Correlation-ID", one_line(&notice.correlation_id, 128)),
+        // SES writes a Message-ID of its own.
+        ("X-Tidings-Message-ID", notice.message_id.to_string()),
+    ] {
+        builder = builder.raw_header(HeaderValue::new(HeaderName::new_from_ascii_str(name), value));
+    }
+    if notice.priority >= Priority::High {
+        let importance = HeaderName::new_from_ascii_str("Importance");
+        builder = builder.raw_header(HeaderValue::new(importance, "high".to_owned()));
+    }
+    let message = builder.multipart(parts).map_err(|error| format!("the mail cannot be written: {error}"))?;
+    Ok(message.formatted())
+}
+
+fn subject(notice: &Notice) -> String {
+    let title = if notice.title.trim().is_empty() { &notice.text } else { &notice.title };
+    one_line(title, MAX_SUBJECT_CHARS)
+}
+
+fn safe(mailbox: &Mailbox) -> Mailbox {
+    Mailbox::new(mailbox.name.as_deref().map(|name| one_line(name, 100)), mailbox.email.clone())
+}
+
+fn plain(notice: &Notice) -> String {
+    let mut text = notice.text.clone();
+    for link in links(notice) {
+        if !text.contains(link) {
+            let _ = write!(text, "\n\n{link}");
+        }
+    }
+    text
+}
+
+fn html(notice: &Notice) -> String {
+    let mut html = String::from("<!doctype html><html><body>");
+    if !notice.title.trim().is_empty() {
+        let _ = write!(html, "<h2>{}</h2>", escape(&notice.title));
+    }
+    let _ = write!(html, "<p style=\"white-space:pre-wrap\">{}</p>", escape(&notice.text));
+    for link in links(notice) {
+        let link = escape(link);
+        let _ = write!(html, "<p><a href=\"{link}\">{link}</a></p>");
+    }
+    html.push_str("</body></html>");
+    html
+}
+
+/// Lines that end one way, and no other control characters than tabs: the library leaves a lone carriage return as it
+/// is, and what one server takes for the end of the mail, another may not.
+fn lines(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// Only what a browser opens as a page.
+fn links(notice: &Notice) -> impl Iterator<Item = &str> {
+    let links = [notice.click_url.as_deref(), notice.link.as_deref()].into_iter().flatten();
+    links.filter(|link| link.starts_with("https://") || link.starts_with("http://"))
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// The same on every attempt, and in neither part: one that the text holds would let it end its part and begin another.
+fn boundary(notice: &Notice, parts: &[&str]) -> String {
+    let candidates = (0_u64..).map(|n| format!("tidings-{}-{n}", notice.message_id.simple()));
+    let free = |candidate: &String| parts.iter().all(|part| !part.contains(candidate.as_str()));
+    candidates.into_iter().find(free).expect("a finite text holds finitely many boundaries")
+}

@@ -1,0 +1,195 @@
+//! SMTP by lettre. One transaction for each recipient over one connection, so that each has its own answer.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use lettre::address::Envelope;
+use lettre::message::Mailbox;
+use lettre::transport::smtp;
+use lettre::transport::smtp::authentication::{Credentials, Mechanism};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, TlsParameters};
+use lettre::transport::smtp::extension::ClientId;
+use percent_encoding::percent_decode_str;
+use reqwest::Url;
+
+use super::super::quote;
+use super::{Copy, Outcome};
+use crate::config::Secret;
+
+/// How the connection is protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// From the first byte: `smtps://`.
+    Implicit,
+    /// STARTTLS or nothing.
+    Required,
+    /// STARTTLS if it is offered. A password is sent only if it was.
+    Opportunistic,
+    None,
+}
+
+/// What `email.smtp_url` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    pub host: String,
+    pub port: u16,
+    pub tls: Tls,
+    pub user: Option<String>,
+    pub password: Option<Secret>,
+}
+
+impl Server {
+    /// `smtp://user:password@host:587?tls=required|opportunistic|none` or `smtps://host:465`. Without `tls` it is
+    /// required.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, without showing any of it.
+    pub fn parse(url: &str) -> Result<Self, &'static str> {
+        let url = Url::parse(url).map_err(|_| "`email.smtp_url` cannot be read")?;
+        let tls_option = url.query_pairs().find(|(key, _)| key == "tls").map(|(_, value)| value.into_owned());
+        let tls = match (url.scheme(), tls_option.as_deref()) {
+            ("smtps", None | Some("required")) => Tls::Implicit,
+            ("smtp", None | Some("required")) => Tls::Required,
+            ("smtp", Some("opportunistic")) => Tls::Opportunistic,
+            ("smtp", Some("none")) => Tls::None,
+            _ => return Err("`email.smtp_url` must be smtp:// with tls=required, opportunistic or none, or smtps://"),
+        };
+        let default_port = match tls {
+            Tls::Implicit => 465,
+            Tls::Required => 587,
+            Tls::Opportunistic | Tls::None => 25,
+        };
+        let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
+        if host.is_empty() {
+            return Err("`email.smtp_url` names no host");
+        }
+        let decode = |text: &str| percent_decode_str(text).decode_utf8().map(std::borrow::Cow::into_owned);
+        let user = decode(url.username()).map_err(|_| "the user in `email.smtp_url` is not UTF-8")?;
+        let password = url.password().map(decode).transpose();
+        let password = password.map_err(|_| "the password in `email.smtp_url` is not UTF-8")?;
+        Ok(Self {
+            host,
+            port: url.port().unwrap_or(default_port),
+            tls,
+            user: Some(user).filter(|user| !user.is_empty()),
+            password: password.map(Secret::new),
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    server: Server,
+    hello: ClientId,
+    timeout: Duration,
+}
+
+impl Client {
+    pub(super) fn new(server: Server, from: &Mailbox, timeout: Duration) -> Self {
+        // A name that is none would be refused by stricter servers; the library's default is an address.
+        let domain = from.email.domain();
+        let hello = if domain.contains('.') { ClientId::Domain(domain.to_owned()) } else { ClientId::default() };
+        Self { server, hello, timeout }
+    }
+
+    pub(super) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    pub(super) async fn send(&self, copies: Vec<(String, Copy)>) -> Vec<(String, Outcome)> {
+        let mut open = None;
+        let mut outcomes = Vec::with_capacity(copies.len());
+        let mut copies = copies.into_iter();
+        while let Some((recipient, copy)) = copies.next() {
+            let connection = match open.take() {
+                Some(connection) => Ok(connection),
+                None => self.within_timeout(self.connect()).await,
+            };
+            match connection {
+                Ok(mut connection) => {
+                    let sent = self.within_timeout(self.send_one(&mut connection, &copy)).await;
+                    // After a failure nobody knows what is still to be read on it.
+                    open = sent.is_ok().then_some(connection);
+                    outcomes.push((recipient, sent.unwrap_or_else(|failure| failure)));
+                }
+                Err(outcome) => {
+                    // The server's fault, not the recipient's: the others need not find it out one by one.
+                    outcomes.extend(copies.map(|(recipient, _)| (recipient, outcome.clone())));
+                    outcomes.push((recipient, outcome));
+                    break;
+                }
+            }
+        }
+        if let Some(mut connection) = open {
+            let _ = tokio::time::timeout(Duration::from_secs(1), connection.quit()).await;
+        }
+        outcomes
+    }
+
+    async fn within_timeout<T>(&self, work: impl Future<Output = Result<T, Outcome>>) -> Result<T, Outcome> {
+        let late = || Outcome::retry(format!("no answer within {} s", self.timeout.as_secs_f64()));
+        tokio::time::timeout(self.timeout, work).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn send_one(&self, connection: &mut AsyncSmtpConnection, copy: &Copy) -> Result<Outcome, Outcome> {
+        let envelope = Envelope::new(Some(copy.from.email.clone()), vec![copy.to.email.clone()])
+            .map_err(|error| Outcome::reject(error.to_string()))?;
+        let response = connection.send(&envelope, &copy.bytes).await.map_err(|error| self.outcome(&error))?;
+        let said = response.message().next().unwrap_or_default();
+        Ok(Outcome::Delivered { id: None, detail: format!("{} {}", response.code(), quote(said, &self.secrets())) })
+    }
+
+    async fn connect(&self) -> Result<AsyncSmtpConnection, Outcome> {
+        let tls = || TlsParameters::new(self.server.host.clone()).map_err(|error| self.outcome(&error));
+        let implicit = if self.server.tls == Tls::Implicit { Some(tls()?) } else { None };
+        let address = (self.server.host.as_str(), self.server.port);
+        let mut connection =
+            AsyncSmtpConnection::connect_tokio1(address, Some(self.timeout), &self.hello, implicit, None)
+                .await
+                .map_err(|error| self.outcome(&error))?;
+        match self.server.tls {
+            Tls::Required if !connection.can_starttls() => {
+                return Err(Outcome::retry("the server offers no STARTTLS, and `email.smtp_url` requires it"));
+            }
+            Tls::Required => connection.starttls(tls()?, &self.hello).await.map_err(|error| self.outcome(&error))?,
+            Tls::Opportunistic if connection.can_starttls() => {
+                connection.starttls(tls()?, &self.hello).await.map_err(|error| self.outcome(&error))?;
+            }
+            _ => {}
+        }
+        if let Some(user) = &self.server.user {
+            if self.server.tls == Tls::Opportunistic && !connection.is_encrypted() {
+                return Err(Outcome::retry("the server offers no STARTTLS, and the password is not sent in the clear"));
+            }
+            let credentials = Credentials::new(user.clone(), self.password().to_owned());
+            let mechanisms = [Mechanism::Plain, Mechanism::Login];
+            connection.auth(&mechanisms, &credentials).await.map_err(|error| self.outcome(&error))?;
+        }
+        Ok(connection)
+    }
+
+    /// 4xx, and whatever happens to a connection, may go better another time; 5xx will not.
+    fn outcome(&self, error: &smtp::Error) -> Outcome {
+        let text = quote(&error.to_string(), &self.secrets());
+        let code = error.status().map(u16::from);
+        if error.is_permanent() || error.is_client() {
+            Outcome::Reject { error: text, code, disable_target: false }
+        } else {
+            Outcome::Retry { after: None, error: text, code }
+        }
+    }
+
+    fn password(&self) -> &str {
+        self.server.password.as_ref().map_or("", Secret::expose)
+    }
+
+    /// The password as it is and as AUTH sends it, should the server repeat it.
+    fn secrets(&self) -> Vec<String> {
+        let Some(password) = &self.server.password else { return Vec::new() };
+        let (user, password) = (self.server.user.as_deref().unwrap_or_default(), password.expose());
+        let plain = STANDARD.encode(format!("\0{user}\0{password}"));
+        vec![plain, STANDARD.encode(password), password.to_owned()]
+    }
+}

@@ -1,0 +1,256 @@
+//! One destination never slows another: so many attempts at a time each, and a circuit breaker that leaves a dead one
+//! alone until a single probe got through. Pure; time is a monotonic argument.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Attempts at the same time to one destination.
+    pub concurrency: u32,
+    /// So many failures in a row open the breaker.
+    pub failures: u32,
+    /// How long it stays open; twice as long after each probe that failed …
+    pub open_for: Duration,
+    /// … up to this.
+    pub open_at_most: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { concurrency: 8, failures: 5, open_for: Duration::from_secs(5), open_at_most: Duration::from_secs(300) }
+    }
+}
+
+/// Whether an attempt may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Yes; its end must be reported with [`Limiter::end`].
+    Go,
+    /// As many as may are under way; come back when one of them ended.
+    Busy,
+    /// It is left alone until then.
+    Open { until: Duration },
+}
+
+/// What an attempt's end says about its destination, not about the message: a refusal is a sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    Well,
+    Ill,
+    /// It asked to be left alone for so long.
+    Throttled(Duration),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Closed,
+    Open {
+        until: Duration,
+    },
+    /// One probe is under way.
+    HalfOpen,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Destination {
+    state: State,
+    in_flight: u32,
+    failures: u32,
+    /// How often in a row it was opened.
+    openings: u32,
+    last_used: Duration,
+}
+
+/// All destinations of a channel. Only those with something to remember are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Limiter {
+    limits: Limits,
+    destinations: BTreeMap<String, Destination>,
+}
+
+impl Limiter {
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, destinations: BTreeMap::new() }
+    }
+
+    /// Asks to start an attempt.
+    pub fn admit(&mut self, destination: &str, now: Duration) -> Admission {
+        let limits = self.limits;
+        let entry = self.destinations.entry(destination.to_owned()).or_default();
+        entry.last_used = now;
+        let admission = match entry.state {
+            State::Open { until } if now < until => Admission::Open { until },
+            // What was under way when it opened has to end first: the probe is alone.
+            State::Open { .. } if entry.in_flight > 0 => Admission::Busy,
+            State::Open { .. } => {
+                entry.state = State::HalfOpen;
+                Admission::Go
+            }
+            State::HalfOpen => Admission::Busy,
+            State::Closed if entry.in_flight >= limits.concurrency.max(1) => Admission::Busy,
+            State::Closed => Admission::Go,
+        };
+        if admission == Admission::Go {
+            entry.in_flight += 1;
+        }
+        admission
+    }
+
+    /// Reports the end of an attempt that was admitted.
+    pub fn end(&mut self, destination: &str, health: Health, now: Duration) {
+        let limits = self.limits;
+        let Some(entry) = self.destinations.get_mut(destination) else { return };
+        entry.in_flight = entry.in_flight.saturating_sub(1);
+        match health {
+            Health::Well => {
+                // A straggler's good news does not close what was opened after it began; only the probe's does.
+                if !matches!(entry.state, State::Open { .. }) {
+                    (entry.state, entry.failures, entry.openings) = (State::Closed, 0, 0);
+                }
+            }
+            Health::Ill => {
+                entry.failures = entry.failures.saturating_add(1);
+                let probe_failed = entry.state == State::HalfOpen;
+                if probe_failed || (entry.state == State::Closed && entry.failures >= limits.failures.max(1)) {
+                    let doubled = limits.open_for.saturating_mul(2_u32.saturating_pow(entry.openings));
+                    entry.openings = entry.openings.saturating_add(1);
+                    entry.state = State::Open { until: now + doubled.min(limits.open_at_most) };
+                }
+            }
+            Health::Throttled(wait) => {
+                let asked = now + wait.min(limits.open_at_most);
+                let until = if let State::Open { until } = entry.state { until.max(asked) } else { asked };
+                entry.state = State::Open { until };
+            }
+        }
+        if entry.in_flight == 0 && entry.state == State::Closed && entry.failures == 0 {
+            self.destinations.remove(destination);
+        }
+    }
+
+    /// Drops what nobody asked for lately, so that destinations that died and were removed take no room for ever.
+    pub fn forget_idle(&mut self, now: Duration) {
+        let keep = self.limits.open_at_most.saturating_mul(2);
+        self.destinations.retain(|_, entry| entry.in_flight > 0 || now.saturating_sub(entry.last_used) <= keep);
+    }
+
+    /// How many destinations are left alone at the moment.
+    #[must_use]
+    pub fn open(&self, now: Duration) -> usize {
+        let open = |entry: &&Destination| matches!(entry.state, State::Open { until } if now < until);
+        self.destinations.values().filter(open).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEAD: &str = "https://dead.example";
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn limiter() -> Limiter {
+        Limiter::new(Limits { concurrency: 2, failures: 3, open_for: s(10), open_at_most: s(25) })
+    }
+
+    fn fail(limiter: &mut Limiter, now: u64) {
+        assert_eq!(limiter.admit(DEAD, s(now)), Admission::Go);
+        limiter.end(DEAD, Health::Ill, s(now));
+    }
+
+    #[test]
+    fn a_destination_gets_so_many_at_a_time_and_others_do_not_care() {
+        let mut limiter = limiter();
+        assert_eq!([0; 3].map(|_| limiter.admit(DEAD, s(0))), [Admission::Go, Admission::Go, Admission::Busy]);
+        assert_eq!(limiter.admit("https://other.example", s(0)), Admission::Go);
+        limiter.end(DEAD, Health::Well, s(1));
+        assert_eq!(limiter.admit(DEAD, s(1)), Admission::Go);
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it_and_one_probe_closes_it() {
+        let mut limiter = limiter();
+        for now in 0..3 {
+            fail(&mut limiter, now);
+        }
+        assert_eq!(limiter.admit(DEAD, s(3)), Admission::Open { until: s(12) });
+        assert_eq!(limiter.open(s(3)), 1);
+        assert_eq!(limiter.admit(DEAD, s(12)), Admission::Go, "the probe");
+        assert_eq!(limiter.admit(DEAD, s(12)), Admission::Busy, "only one probe");
+        limiter.end(DEAD, Health::Well, s(13));
+        assert_eq!([0; 2].map(|_| limiter.admit(DEAD, s(13))), [Admission::Go; 2]);
+    }
+
+    #[test]
+    fn failed_probes_double_the_wait_up_to_the_limit() {
+        let mut limiter = limiter();
+        for now in 0..3 {
+            fail(&mut limiter, now);
+        }
+        for (probe, until) in [(12, 32), (32, 57), (57, 82)] {
+            fail(&mut limiter, probe);
+            assert_eq!(limiter.admit(DEAD, s(probe)), Admission::Open { until: s(until) });
+        }
+    }
+
+    #[test]
+    fn a_success_between_failures_starts_the_count_again() {
+        let mut limiter = limiter();
+        for now in 0..2 {
+            fail(&mut limiter, now);
+        }
+        limiter.admit(DEAD, s(2));
+        limiter.end(DEAD, Health::Well, s(2));
+        for now in 3..5 {
+            fail(&mut limiter, now);
+        }
+        assert_eq!(limiter.admit(DEAD, s(5)), Admission::Go);
+    }
+
+    #[test]
+    fn a_stragglers_success_does_not_close_it_and_the_probe_is_alone() {
+        let mut limiter = limiter();
+        assert_eq!(limiter.admit(DEAD, s(0)), Admission::Go);
+        for now in 0..3 {
+            fail(&mut limiter, now);
+        }
+        assert_eq!(limiter.admit(DEAD, s(20)), Admission::Busy);
+        limiter.end(DEAD, Health::Well, s(21));
+        assert_eq!(limiter.admit(DEAD, s(21)), Admission::Go);
+        assert_eq!(limiter.admit(DEAD, s(21)), Admission::Busy);
+    }
+
+    #[test]
+    fn whoever_asks_to_be_left_alone_is() {
+        let mut limiter = limiter();
+        limiter.admit(DEAD, s(0));
+        limiter.end(DEAD, Health::Throttled(s(20)), s(0));
+        assert_eq!(limiter.admit(DEAD, s(19)), Admission::Open { until: s(20) });
+        assert_eq!(limiter.admit(DEAD, s(20)), Admission::Go);
+    }
+
+    #[test]
+    fn healthy_destinations_are_forgotten() {
+        let mut limiter = limiter();
+        for n in 0..1000 {
+            let destination = format!("https://{n}.example");
+            limiter.admit(&destination, s(n));
+            limiter.end(&destination, Health::Well, s(n));
+        }
+        assert!(limiter.destinations.is_empty());
+        for now in 0..3 {
+            fail(&mut limiter, now);
+        }
+        limiter.admit("https://busy.example", s(2));
+        limiter.forget_idle(s(50));
+        assert_eq!(limiter.destinations.len(), 2);
+        limiter.forget_idle(s(53));
+        assert_eq!(limiter.destinations.keys().collect::<Vec<_>>(), ["https://busy.example"]);
+    }
+}

@@ -1,0 +1,222 @@
+//! ntfy: push messages through any ntfy server, ours included. Published as JSON, so that no text ends up in a header.
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+use tidings_core::time::Timestamp;
+
+use super::answer::{self, Meaning};
+use super::{Notice, Outcome, byte_prefix, one_line, quote};
+use crate::config::Secret;
+use crate::outbound::{self, Outbound, Request, Response};
+
+/// Longer messages become attachments. S002-64
+const MAX_MESSAGE_BYTES: usize = 4096;
+/// ntfy reads twice the message limit of a JSON body.
+const MAX_BODY_BYTES: usize = 2 * MAX_MESSAGE_BYTES;
+const MAX_TITLE_CHARS: usize = 250;
+
+#[derive(Clone)]
+pub struct Sender {
+    outbound: Outbound,
+    server: Url,
+    token: Option<Secret>,
+}
+
+impl Sender {
+    /// `server` is the address the server is reached at, without a topic.
+    ///
+    /// # Errors
+    ///
+    /// If that is no address this client may use.
+    pub fn new(outbound: Outbound, server: &str, token: Option<Secret>) -> Result<Self, outbound::Error> {
+        let server = outbound.check(server)?;
+        Ok(Self { outbound, server, token })
+    }
+
+    /// Publishes the notice once.
+    pub async fn send(&self, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
+        if !is_topic(topic) {
+            return Outcome::reject("the topic must be 1 to 64 letters, digits, `_` or `-`");
+        }
+        let Some(headers) = self.headers(&notice.correlation_id) else {
+            return Outcome::reject("the ntfy token does not fit in a header");
+        };
+        let body = body(notice, topic);
+        let request = Request { method: Method::POST, url: self.server.clone(), headers, body };
+        match self.outbound.send(request).await {
+            Ok(response) => self.outcome(&response, now),
+            Err(error) => error.into(),
+        }
+    }
+
+    fn headers(&self, correlation_id: &str) -> Option<HeaderMap> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Ok(correlation) = HeaderValue::from_str(correlation_id) {
+            headers.insert(HeaderName::from_static("x-correlation-id"), correlation);
+        }
+        if let Some(token) = &self.token {
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose())).ok()?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Some(headers)
+    }
+
+    fn outcome(&self, response: &Response, now: Timestamp) -> Outcome {
+        let status = response.status;
+        match answer::of_ntfy(status) {
+            Meaning::Delivered => {
+                let published: Published = serde_json::from_slice(&response.body).unwrap_or_default();
+                let id = published.id.map(|id| one_line(&id, 64)).filter(|id| !id.is_empty());
+                Outcome::Delivered { id, detail: format!("answered {status}") }
+            }
+            Meaning::Retry => {
+                let after = answer::retry_after(&response.headers, now);
+                Outcome::Retry { after, error: self.error(response), code: Some(status) }
+            }
+            Meaning::Reject | Meaning::Gone => {
+                Outcome::Reject { error: self.error(response), code: Some(status), disable_target: false }
+            }
+        }
+    }
+
+    /// `answered 429 (ntfy 42901): limit reached`
+    fn error(&self, response: &Response) -> String {
+        let refused: Refused = serde_json::from_slice(&response.body).unwrap_or_default();
+        let code = refused.code.map(|code| format!(" (ntfy {code})")).unwrap_or_default();
+        let why = refused.error.map(|error| format!(": {}", quote(&error, &self.secrets()))).unwrap_or_default();
+        format!("answered {}{code}{why}", response.status)
+    }
+
+    /// The token, and what a URL may hide.
+    fn secrets(&self) -> [&str; 3] {
+        let path = self.server.path().trim_matches('/');
+        [self.token.as_ref().map_or("", Secret::expose), self.server.query().unwrap_or_default(), path]
+    }
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ntfy::Sender").field("server", &outbound::origin(&self.server)).finish_non_exhaustive()
+    }
+}
+
+#[derive(Serialize)]
+struct Publish<'a> {
+    topic: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    title: &'a str,
+    /// JSON wants the number; a name is an error 40017.
+    priority: u8,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tags: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    click: Option<&'a str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Published {
+    id: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Refused {
+    code: Option<u32>,
+    error: Option<String>,
+}
+
+fn is_topic(topic: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    (1..=64).contains(&topic.len()) && topic.chars().all(allowed)
+}
+
+fn body(notice: &Notice, topic: &str) -> Bytes {
+    let title = one_line(&notice.title, MAX_TITLE_CHARS);
+    // An empty message would read "triggered".
+    let text = if notice.text.trim().is_empty() { &title } else { &notice.text };
+    let click = notice.click_url.as_deref().or(notice.link.as_deref());
+    let click = click.filter(|url| url.starts_with("https://") || url.starts_with("http://"));
+    let mut most = MAX_MESSAGE_BYTES;
+    loop {
+        let message = shorten(text, most, notice.link.as_deref());
+        let publish = Publish {
+            topic,
+            message: &message,
+            title: &title,
+            priority: notice.priority.number(),
+            tags: &notice.tags,
+            click,
+        };
+        let body = serde_json::to_vec(&publish).expect("strings and numbers are JSON");
+        let excess = body.len().saturating_sub(MAX_BODY_BYTES);
+        if excess == 0 || message.is_empty() {
+            return Bytes::from(body);
+        }
+        // Text that needs many escapes: a byte of it can be six of JSON.
+        most = most.min(message.len()).saturating_sub(excess.div_ceil(6));
+    }
+}
+
+/// The text within so many bytes; where it was cut, the link to all of it follows. S002-64
+fn shorten(text: &str, most: usize, link: Option<&str>) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let rest = link.map_or_else(|| "…".to_owned(), |link| format!("…\n{link}"));
+    match most.checked_sub(rest.len()) {
+        Some(room) => format!("{}{rest}", byte_prefix(text, room)),
+        None => byte_prefix(text, most).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::tests::notice;
+
+    fn published(notice: &Notice) -> serde_json::Value {
+        serde_json::from_slice(&body(notice, "ops")).unwrap()
+    }
+
+    // S002-57, S002-58, S002-61, S002-68
+    #[test]
+    fn a_notice_becomes_ntfys_json() {
+        let mut notice = notice();
+        notice.tags = vec!["wave".to_owned(), "a,b".to_owned()];
+        notice.priority = "urgent".parse().unwrap();
+        notice.title = "Line 1\r\nX-Evil: 1".to_owned();
+        let published = published(&notice);
+        assert_eq!(published["topic"], "ops");
+        assert_eq!(published["priority"], 5);
+        assert_eq!(published["tags"], serde_json::json!(["wave", "a,b"]));
+        assert_eq!(published["title"], "Line 1 X-Evil: 1");
+        assert_eq!(published["click"], "https://click.example/");
+        notice.click_url = Some("javascript:alert(1)".to_owned());
+        assert_eq!(self::published(&notice).get("click"), None);
+    }
+
+    // S002-64
+    #[test]
+    fn long_texts_are_cut_between_characters_and_link_to_the_rest() {
+        for text in
+            ["x".repeat(5000), "é".repeat(3000), "😀".repeat(2000), "\u{1}".repeat(5000), "\n".repeat(4096) + "x"]
+        {
+            let notice = Notice { text, ..notice() };
+            assert!(body(&notice, "ops").len() <= MAX_BODY_BYTES);
+            let message = published(&notice)["message"].as_str().unwrap().to_owned();
+            assert!(message.len() <= MAX_MESSAGE_BYTES, "{}", message.len());
+            assert!(message.ends_with("…\nhttps://tidings.example/ui/messages/1"), "{message}");
+        }
+        let whole = Notice { text: "y".repeat(4096), ..notice() };
+        assert_eq!(published(&whole)["message"], "y".repeat(4096));
+        let empty = Notice { text: " ".to_owned(), ..notice() };
+        assert_eq!(published(&empty)["message"], "Disk full");
+    }
+}

@@ -1,0 +1,143 @@
+//! Webhooks: a signed POST to an address that somebody named, as Standard Webhooks describes it.
+
+pub mod signature;
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use serde_json::json;
+use tidings_core::time::{Timestamp, iso_millis};
+
+use self::signature::Key;
+use super::answer::{self, Meaning};
+use super::{Notice, Outcome};
+use crate::config::Secret;
+use crate::outbound::{Outbound, Request, origin};
+
+/// Where to, and what signs it: several secrets while one replaces another; none: unsigned.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    pub url: String,
+    pub secrets: Vec<Secret>,
+}
+
+/// The path of many a webhook's URL is its password.
+impl std::fmt::Debug for Target {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = reqwest::Url::parse(&self.url).map_or_else(|_| "***".to_owned(), |url| origin(&url));
+        formatter.debug_struct("Target").field("url", &shown).field("secrets", &self.secrets).finish()
+    }
+}
+
+/// A body that is not made from a notice: what a push subscription delivers.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    /// `webhook-id`: the same on every attempt.
+    pub id: &'a str,
+    pub correlation_id: &'a str,
+    pub content_type: &'a str,
+    pub body: Bytes,
+}
+
+#[derive(Clone, Debug)]
+pub struct Sender {
+    outbound: Outbound,
+}
+
+impl Sender {
+    /// `outbound` must be the guarded one for addresses that came through the API.
+    #[must_use]
+    pub const fn new(outbound: Outbound) -> Self {
+        Self { outbound }
+    }
+
+    /// Sends the notice once.
+    pub async fn send(&self, notice: &Notice, target: &Target, now: Timestamp) -> Outcome {
+        let id = notice.message_id.to_string();
+        let call = Call {
+            id: &id,
+            correlation_id: &notice.correlation_id,
+            content_type: "application/json",
+            body: body(notice),
+        };
+        self.call(call, target, now).await
+    }
+
+    /// Sends any body once.
+    pub async fn call(&self, call: Call<'_>, target: &Target, now: Timestamp) -> Outcome {
+        let url = match self.outbound.check(&target.url) {
+            Ok(url) => url,
+            Err(error) => return error.into(),
+        };
+        let headers = match headers(&call, target, now) {
+            Ok(headers) => headers,
+            Err(why) => return Outcome::reject(why),
+        };
+        let request = Request { method: Method::POST, url, headers, body: call.body };
+        match self.outbound.send(request).await {
+            Ok(response) => outcome(response.status, &response.headers, now),
+            Err(error) => error.into(),
+        }
+    }
+}
+
+/// The receiver's words are not repeated: whoever named the address could otherwise read what it answers.
+fn outcome(status: u16, headers: &HeaderMap, now: Timestamp) -> Outcome {
+    let code = Some(status);
+    match answer::of_webhook(status) {
+        Meaning::Delivered => Outcome::Delivered { id: None, detail: format!("answered {status}") },
+        Meaning::Retry => {
+            let after = answer::retry_after(headers, now);
+            Outcome::Retry { after, error: format!("answered {status}"), code }
+        }
+        Meaning::Reject if (300..400).contains(&status) => {
+            let error = format!("answered {status}; redirects are not followed, so the address must be the final one");
+            Outcome::Reject { error, code, disable_target: false }
+        }
+        Meaning::Reject => Outcome::Reject { error: format!("answered {status}"), code, disable_target: false },
+        Meaning::Gone => {
+            let error = format!("answered {status}: it does not want to be called any more");
+            Outcome::Reject { error, code, disable_target: true }
+        }
+    }
+}
+
+fn headers(call: &Call<'_>, target: &Target, now: Timestamp) -> Result<HeaderMap, &'static str> {
+    let value = |text: &str| HeaderValue::from_str(text).map_err(|_| "its id does not fit in a header");
+    let mut headers = HeaderMap::new();
+    let content_type = HeaderValue::from_str(call.content_type);
+    headers.insert(CONTENT_TYPE, content_type.unwrap_or(HeaderValue::from_static("application/octet-stream")));
+    headers.insert(HeaderName::from_static("webhook-id"), value(call.id)?);
+    headers.insert(HeaderName::from_static("webhook-timestamp"), HeaderValue::from(now.as_second()));
+    if let Ok(correlation) = HeaderValue::from_str(call.correlation_id) {
+        headers.insert(HeaderName::from_static("x-correlation-id"), correlation);
+    }
+    if !target.secrets.is_empty() {
+        let keys = target.secrets.iter().map(|secret| Key::parse(secret.expose())).collect::<Result<Vec<_>, _>>();
+        let keys = keys.map_err(|_| signature::BAD_SECRET)?;
+        let mut signed = value(&signature::sign(&keys, call.id, now.as_second(), &call.body))?;
+        signed.set_sensitive(true);
+        headers.insert(HeaderName::from_static("webhook-signature"), signed);
+    }
+    Ok(headers)
+}
+
+/// The same bytes on every attempt.
+fn body(notice: &Notice) -> Bytes {
+    let body = json!({
+        "type": notice.message_type,
+        "timestamp": iso_millis(notice.created_at),
+        "data": {
+            "message_id": notice.message_id.to_string(),
+            "correlation_id": notice.correlation_id,
+            "title": notice.title,
+            "text": notice.text,
+            "priority": notice.priority,
+            "tags": notice.tags,
+            "click_url": notice.click_url,
+            "link": notice.link,
+            "payload": notice.payload,
+        },
+    });
+    Bytes::from(body.to_string())
+}

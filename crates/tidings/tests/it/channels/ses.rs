@@ -1,0 +1,94 @@
+//! SES against a server that checks the signature as Amazon does.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tidings::channel::Outcome;
+use tidings::channel::email::ses::Credentials;
+use tidings::channel::email::{Report, Sender, sigv4};
+use tidings::config::Secret;
+use tidings::config::email::{Email, Transport};
+use tidings::outbound::Outbound;
+
+use super::http_server::{Asked, Reply, Server};
+use super::{notice, now, quick};
+
+fn credentials() -> Credentials {
+    let given = |name: &str| match name {
+        "AWS_ACCESS_KEY_ID" => Some("AKIDEXAMPLE".to_owned()),
+        "AWS_SECRET_ACCESS_KEY" => Some("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY".to_owned()),
+        "AWS_SESSION_TOKEN" => Some("session".to_owned()),
+        _ => None,
+    };
+    Credentials::from_variables(given).unwrap()
+}
+
+async fn send(server: &Server, credentials: Credentials) -> Report {
+    let config = Email {
+        transport: Transport::Ses,
+        from: "Ops <ops@example.com>".to_owned(),
+        region: Some("eu-west-1".to_owned()),
+        endpoint: Some(server.url("/")),
+        ..Email::default()
+    };
+    let outbound = Outbound::trusted_with(quick()).unwrap();
+    let sender = Sender::new(&config, std::path::Path::new("unused"), Some(credentials), outbound).unwrap();
+    sender.send(&notice(), &["a@example.net".to_owned(), "b@example.net".to_owned()], now()).await
+}
+
+/// Signs what arrived with the key it should have been signed with.
+fn is_signed(asked: &Asked) -> bool {
+    let names = ["content-type", "host", "x-amz-date", "x-amz-security-token"];
+    let headers = names.map(|name| (name, asked.headers[name].as_str()));
+    let request = sigv4::Request { method: "POST", path: &asked.path, query: "", headers: &headers, body: &asked.body };
+    let scope = sigv4::Scope { region: "eu-west-1", service: "ses" };
+    asked.headers["authorization"] == sigv4::authorization(&request, scope, &credentials(), now())
+}
+
+fn amazon(asked: &Asked) -> Reply {
+    if is_signed(asked) {
+        Reply::Answer { status: 200, headers: Vec::new(), body: r#"{"MessageId":"0100-abc"}"#.to_owned() }
+    } else {
+        failure(403, "SignatureDoesNotMatch")
+    }
+}
+
+fn failure(status: u16, kind: &str) -> Reply {
+    let headers = vec![("x-amzn-errortype", format!("{kind}:http://internal.amazon.com/"))];
+    Reply::Answer { status, headers, body: r#"{"message":"because"}"#.to_owned() }
+}
+
+// S000-50
+#[tokio::test]
+async fn each_recipient_gets_a_signed_call_with_the_whole_mail() {
+    let server = Server::start(amazon).await;
+    let report = send(&server, credentials()).await;
+    assert_eq!(report.delivered(), ["a@example.net", "b@example.net"], "{report:?}");
+    let asked = server.asked();
+    assert_eq!(asked[0].path, "/v2/email/outbound-emails");
+    let body: serde_json::Value = serde_json::from_slice(&asked[1].body).unwrap();
+    assert_eq!(body["Destination"]["ToAddresses"], serde_json::json!(["b@example.net"]));
+    let mail = STANDARD.decode(body["Content"]["Raw"]["Data"].as_str().unwrap()).unwrap();
+    let mail = String::from_utf8(mail).unwrap();
+    assert!(mail.contains("Subject: Disk full\r\n") && mail.contains("To: b@example.net\r\n"), "{mail}");
+}
+
+#[tokio::test]
+async fn errors_are_told_apart() {
+    let wrong = Credentials { secret_access_key: Secret::new("CANARY"), ..credentials() };
+    let outcome = send(&Server::start(amazon).await, wrong).await.outcome();
+    assert!(matches!(&outcome, Outcome::Reject { code: Some(403), error, .. } if !error.contains("CANARY")));
+    for (status, kind, again) in [
+        (400, "MessageRejected", false),
+        (400, "BadRequestException", false),
+        (400, "MailFromDomainNotVerifiedException", false),
+        (400, "LimitExceededException", true),
+        (400, "Throttling", true),
+        (429, "TooManyRequestsException", true),
+        (500, "InternalFailure", true),
+        (503, "ServiceUnavailable", true),
+    ] {
+        let outcome = send(&Server::start(move |_| failure(status, kind)).await, credentials()).await.outcome();
+        assert_eq!(matches!(outcome, Outcome::Retry { .. }), again, "{kind}: {outcome:?}");
+        assert!(outcome.text().contains(&format!("SES answered {status}: {kind} because")), "{outcome:?}");
+    }
+}
