@@ -161,7 +161,9 @@ impl Ingest {
         if !rules.is_empty() {
             let Reaction { writes, markers, outcome } = self.reactor.react(&new, &rules, silent).await?;
             caused = writes;
-            new.outcome = Some(outcome.to_text(limits::ITEM_BYTES.saturating_sub(new.json.len() + BESIDE_BYTES)));
+            let text = outcome.to_text(limits::ITEM_BYTES.saturating_sub(new.json.len() + BESIDE_BYTES));
+            noted.announcement = noted.announcement.map(|json| with_outcome(json, envelope, &text));
+            new.outcome = Some(text);
             let own = 2 + usize::from(note_day.is_some());
             let markers = markers.into_iter().map(|(place, rule)| (place + own, rule)).collect();
             noted.reacted = Some(Box::new(Reacted { json: new.json.clone(), rules, markers, outcome }));
@@ -283,6 +285,17 @@ struct Reacted {
     /// The writes of the transaction that open windows, and whose.
     markers: Vec<(usize, String)>,
     outcome: Outcome,
+}
+
+/// An envelope's text with what came of it, for those who watch.
+fn with_outcome(mut json: String, envelope: &Envelope, outcome: &str) -> String {
+    let has_its_own = envelope.extensions.iter().any(|(name, _)| name == "outcome");
+    if !has_its_own && json.pop().is_some() {
+        json.push_str(",\"outcome\":");
+        json.push_str(outcome);
+        json.push('}');
+    }
+    json
 }
 
 fn rejection(errors: Vec<FieldError>, too_large: bool) -> Receipt {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt;
 use tidings_core::envelope::Envelope;
 use tidings_store::{Error, Query, Store, Table, Value, Write, limits};
 use tokio::sync::watch;
@@ -25,8 +26,9 @@ const CHUNK_USERS: usize = (limits::TRANSACTION_WRITES - 1) / 2;
 const CHUNK_BYTES: usize = limits::TRANSACTION_BYTES - 512 * 1024;
 /// Chunks handed to the store at once: it makes them durable together.
 const CHUNKS: usize = 16;
-/// Jobs looked up at a time.
+/// Jobs looked up at a time, and carried on at the same time: a long one must not hold up the short ones.
 const JOBS: usize = 20;
+const JOBS_AT_ONCE: usize = 4;
 
 /// Does what was too much for the transactions of events.
 pub struct Fanout {
@@ -58,21 +60,25 @@ enum Moved {
 }
 
 impl Fanout {
-    /// Carries on every open job until it is done, or the server stops.
+    /// Carries on every open job until it is done, or the server stops. A job that fails does not keep the others
+    /// from their turn; the next activation tries it again.
     pub async fn activate(&self) -> Result<(), Error> {
+        let mut failed = None;
+        let mut query = Query::new(job::OPEN).index("open-index").limit(JOBS);
         loop {
-            let query = Query::new(job::OPEN).index("open-index").limit(JOBS);
-            let open = self.store.query(job::table(), &query).await?.items;
-            if open.is_empty() {
-                return Ok(());
+            let page = self.store.query(job::table(), &query).await?;
+            let mut jobs = Vec::with_capacity(page.items.len());
+            for item in &page.items {
+                jobs.push(self.carry_on(item.str("job_id").unwrap_or_default()));
             }
-            for item in &open {
-                let Some(id) = item.str("job_id") else { continue };
-                self.carry_on(id).await?;
-                if *self.stop.borrow() {
-                    return Ok(());
-                }
+            let mut running = futures_util::stream::iter(jobs).buffer_unordered(JOBS_AT_ONCE);
+            while let Some(result) = running.next().await {
+                failed = failed.or(result.err());
             }
+            if page.next.is_none() || *self.stop.borrow() {
+                return failed.map_or(Ok(()), Err);
+            }
+            query = query.after(page.next);
         }
     }
 

@@ -137,8 +137,10 @@ struct Sheet {
 impl Sheet {
     /// Adds a rule's effects if all of them fit.
     fn add(&mut self, rule: &Rule, effects: Effects, messages: &Table) -> Result<bool, Error> {
-        let marked = effects.marker.is_some();
-        let mut writes: Vec<Write> = effects.marker.into_iter().collect();
+        // A rule that told nobody has said nothing that could be repeated.
+        let told_somebody = !effects.entries.is_empty() || !effects.messages.is_empty();
+        let mut writes: Vec<Write> = effects.marker.filter(|_| told_somebody).into_iter().collect();
+        let marked = !writes.is_empty();
         for entry in &effects.entries {
             writes.extend(entry.writes()?);
         }

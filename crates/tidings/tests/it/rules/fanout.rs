@@ -130,9 +130,11 @@ async fn a_fan_out_to_100000_survives_being_killed_in_the_middle() {
 
     // Die at some transaction, reopen, go on.
     let mut deaths = 0;
-    for after in [1_u64, 7, 130, 400, 777, 2] {
+    let lost = Fault::ReplyLost;
+    for (after, fault) in [(1, Fault::ReadOnly), (7, lost), (130, Fault::ReadOnly), (400, lost), (777, lost), (2, lost)]
+    {
         let node = node(dir.path(), &clock).await;
-        node.store.fail_nth(after, Fault::ReadOnly);
+        node.store.fail_nth(after, fault);
         if node.fanout.activate().await.is_err() {
             deaths += 1;
         }

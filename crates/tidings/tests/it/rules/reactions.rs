@@ -6,6 +6,7 @@ use serde_json::json;
 use tidings::inbox::{Kind, Status};
 
 use super::Rig;
+use crate::support::{TestServer, encode};
 
 // S001-51, S001-54 to S001-57, SX-02
 #[tokio::test]
@@ -218,15 +219,45 @@ async fn sending_an_event_again_changes_nothing() {
 // An event as large as they come still has room for what came of it.
 #[tokio::test]
 async fn the_outcome_of_a_huge_event_is_brief() {
-    let rig = Rig::start().await;
-    for n in 0..40 {
-        rig.rule(&format!("{n:03}{}", "n".repeat(120)), json!({ "targets": [{ "channel": "ntfy" }] })).await;
+    let largest = 389_120;
+    let server = TestServer::start_with(|config| config.limits.event_bytes = largest).await;
+    let client = server.client();
+    let rule = json!({ "pattern": { "eventType": [{ "exists": true }] }, "targets": [{ "channel": "ntfy" }] });
+    for n in 0..60 {
+        client.put(&format!("/rules/{n:03}{}", "n".repeat(120)), &rule).await.expect(201);
     }
-    let answer = rig
-        .server
-        .client()
-        .post("/events", &json!({ "eventId": "e1", "eventType": "a", "data": { "x": "y".repeat(261_000) } }))
-        .await;
-    answer.expect(202);
-    assert_eq!(rig.outcome("e1").await["totals"], json!({ "rules": 40, "notifications": 0, "messages": 40 }));
+    let (name, id) = ("ä".repeat(250), "c".repeat(128));
+    let bare = json!({ "eventId": name, "eventType": name, "source": name, "correlationId": id, "data": { "x": "" } });
+    let room = usize::try_from(largest).unwrap() - bare.to_string().len() - 80;
+    let mut event = bare;
+    event["data"]["x"] = json!("y".repeat(room));
+    client.send(&event).await;
+    let stored = client.get(&format!("/events?type={}", encode(&name))).await.expect(200).json();
+    assert_eq!(stored["items"][0]["outcome"]["totals"], json!({ "rules": 60, "notifications": 0, "messages": 60 }));
+    assert_eq!(stored["items"][0]["outcome"]["rules"], json!([]), "only totals fit");
+}
+
+// Whoever watches sees what became of an event.
+#[tokio::test]
+async fn the_live_stream_tells_the_outcome() {
+    let rig = Rig::start().await;
+    rig.rule("r", json!({ "targets": [{ "channel": "inbox", "users": ["u"] }] })).await;
+    let mut stream = rig.server.client().request(reqwest::Method::GET, "/events/stream").send().await.unwrap();
+    rig.send(json!({ "eventId": "e1", "eventType": "a" })).await;
+    let piece = stream.chunk().await.unwrap().unwrap();
+    let text = String::from_utf8(piece.to_vec()).unwrap();
+    let event: serde_json::Value = serde_json::from_str(text.split("data: ").nth(1).unwrap().trim()).unwrap();
+    assert_eq!(event["outcome"]["rules"][0]["name"], "r", "{event}");
+}
+
+// A rule that found nobody has said nothing: its window stays closed.
+#[tokio::test]
+async fn nobody_to_tell_opens_no_window() {
+    let rig = Rig::start().await;
+    let target = json!({ "channel": "inbox", "map": { "product": "p" } });
+    rig.rule("r", json!({ "targets": [target], "title": "T", "text": "x", "dedupe_seconds": 60 })).await;
+    rig.send(json!({ "eventId": "e1", "eventType": "a" })).await;
+    rig.map("p", "g", &["u"]).await;
+    rig.send(json!({ "eventId": "e2", "eventType": "a" })).await;
+    assert_eq!(rig.unread("u").await, 1);
 }
