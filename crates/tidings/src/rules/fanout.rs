@@ -3,6 +3,7 @@
 //! A crash loses nothing: the next start goes on at the cursor. Two nodes at the same job do no harm: every move is
 //! conditional on the one before. Keys follow from event and user, and an entry that is there already is passed over.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -107,11 +108,22 @@ impl Fanout {
                     continue 'fresh;
                 }
             }
-            return match self.store.transact(vec![job.done()]).await {
-                Err(Error::Conflict { .. }) => continue 'fresh,
-                other => other,
+            let more = self.more(&job);
+            let write = if more.is_empty() { job.done() } else { job.relisted(&more) };
+            return match self.store.transact(vec![write]).await {
+                Ok(()) if more.is_empty() => Ok(()),
+                Ok(()) | Err(Error::Conflict { .. }) => continue 'fresh,
+                Err(error) => Err(error),
             };
         }
+    }
+
+    /// The names of the rules that had no room in the job's list. An event that matches thousands of rules is matched
+    /// again for them; a rule that was done already finds its work there and does nothing.
+    fn more(&self, job: &Job) -> Vec<String> {
+        let Some(after) = &job.more_after else { return Vec::new() };
+        let names = self.book.matching(&job.json).into_iter().map(|rule| rule.name.clone());
+        names.filter(|name| name > after).collect()
     }
 
     /// Does the job's present rule from where the cursor stands.
@@ -128,6 +140,9 @@ impl Fanout {
             return self.step(job, vec![write], next_rule).await;
         };
         let notice = Notice::of(&rule, event);
+        if rule.dedupe_seconds == 0 {
+            job.cursor.stage = job.cursor.stage.max(1);
+        }
         if job.cursor.stage == 0 && self.open_window(job, &rule, &notice, event).await? == Moved::Lost {
             return Ok(Moved::Lost);
         }
@@ -178,7 +193,10 @@ impl Fanout {
         notice: &Notice,
         event: &Occurrence<'_>,
     ) -> Result<Moved, Error> {
-        let past = Cursor { stage: job.cursor.stage + 1, after: None, ..job.cursor.clone() };
+        let past = match number + 1 < rule.targets.len() {
+            true => Cursor { stage: job.cursor.stage + 1, after: None, ..job.cursor.clone() },
+            false => Cursor { rule: job.cursor.rule + 1, ..Cursor::default() },
+        };
         let users: Vec<String> = match notice.destination(rule, number, event) {
             Destination::Message(message) => {
                 let chunk = Chunk { pieces: vec![Piece::Message(message)], after: past };
@@ -203,46 +221,41 @@ impl Fanout {
         };
         let most_bytes = notice.title.len() + notice.text.len() + 2048;
         let each = CHUNK_USERS.min(CHUNK_BYTES / most_bytes).max(1);
-        let left = users.get(from..).unwrap_or_default();
-        let mut chunks = left.chunks(each).map(|users| self.chunk(job, rule, users, notice, event)).collect::<Vec<_>>();
-        if let Some(last) = chunks.last_mut() {
-            last.after = past.clone();
-        } else {
+        let mut left = users.get(from..).unwrap_or_default();
+        if left.is_empty() {
             let write = job.moved(&past, 0, 0);
             return self.step(job, vec![write], past).await;
         }
-        self.commit_all(job, chunks).await
-    }
-
-    fn chunk(&self, job: &Job, rule: &Rule, users: &[String], notice: &Notice, event: &Occurrence<'_>) -> Chunk {
-        let pieces = users.iter().map(|user| Piece::Entry(Box::new(notice.entry(rule, user, event)))).collect();
-        Chunk { pieces, after: Cursor { after: users.last().cloned(), ..job.cursor.clone() } }
-    }
-
-    /// Commits chunks in their order, many at a time.
-    async fn commit_all(&self, job: &mut Job, chunks: Vec<Chunk>) -> Result<Moved, Error> {
-        let mut chunks = std::collections::VecDeque::from(chunks);
-        while !chunks.is_empty() {
-            if *self.stop.borrow() {
-                return Ok(Moved::Yes);
+        while !left.is_empty() && !*self.stop.borrow() {
+            let (now, later) = left.split_at(left.len().min(CHUNKS * each));
+            let mut chunks: Vec<Chunk> = now.chunks(each).map(|users| chunk(job, rule, users, notice, event)).collect();
+            if let (true, Some(last)) = (later.is_empty(), chunks.last_mut()) {
+                last.after = past.clone();
             }
+            if self.commit_all(job, chunks.into()).await? == Moved::Lost {
+                return Ok(Moved::Lost);
+            }
+            left = later;
+        }
+        Ok(Moved::Yes)
+    }
+
+    /// Commits chunks in their order, handing in all of them at once.
+    async fn commit_all(&self, job: &mut Job, mut chunks: VecDeque<Chunk>) -> Result<Moved, Error> {
+        while !chunks.is_empty() {
             let step = job.step;
-            let mut transactions = Vec::new();
-            for chunk in chunks.iter().take(CHUNKS) {
+            let mut transactions = Vec::with_capacity(chunks.len());
+            for chunk in &chunks {
                 transactions.push(self.writes(job, chunk)?);
                 job.step += 1;
             }
             job.step = step;
             for result in self.store.transact_each(transactions).await {
-                let Some(chunk) = chunks.front() else { break };
+                let Some(chunk) = chunks.pop_front() else { break };
                 match result {
-                    Ok(()) => {
-                        (job.step, job.cursor) = (job.step + 1, chunk.after.clone());
-                        chunks.pop_front();
-                    }
+                    Ok(()) => (job.step, job.cursor) = (job.step + 1, chunk.after),
                     Err(Error::Conflict { .. }) => {
                         // Those behind it have failed with it: none of them may come before it.
-                        let Some(chunk) = chunks.pop_front() else { break };
                         if self.commit(job, chunk).await? == Moved::Lost {
                             return Ok(Moved::Lost);
                         }
@@ -323,6 +336,12 @@ impl Piece {
         }
         Ok(())
     }
+}
+
+/// The entries of some users, after which the job stands at the last of them.
+fn chunk(job: &Job, rule: &Rule, users: &[String], notice: &Notice, event: &Occurrence<'_>) -> Chunk {
+    let pieces = users.iter().map(|user| Piece::Entry(Box::new(notice.entry(rule, user, event)))).collect();
+    Chunk { pieces, after: Cursor { after: users.last().cloned(), ..job.cursor.clone() } }
 }
 
 /// Moves our copy of the job along with the stored one.

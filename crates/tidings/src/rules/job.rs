@@ -15,9 +15,11 @@ use crate::events::record::EventKey;
 
 /// The partition of `open-index`.
 pub const OPEN: &str = "open";
-/// Bytes of rules that a job keeps as they were when its event came. What does not fit is taken as it stands when the
-/// job comes to it.
-const RULES_BYTES: usize = 300 * 1024;
+/// Bytes of rules that a job keeps as they were when its event came; of the others it keeps the names, and takes them as
+/// they stand when it comes to them.
+const KEPT_BYTES: usize = 150 * 1024;
+/// Bytes of a job's whole list. What is beyond it is found by matching the event again.
+const LIST_BYTES: usize = 300 * 1024;
 
 /// Jobs by id; those that are not done are in `open-index`, oldest first.
 #[must_use]
@@ -48,6 +50,8 @@ pub struct Job {
     pub received_at: Timestamp,
     /// Names, and the rules themselves where they were kept.
     pub rules: Vec<(String, Option<Rule>)>,
+    /// Rules that match and have names after this one are not in the list yet.
+    pub more_after: Option<String>,
     pub cursor: Cursor,
     /// The number of moves so far; every move is conditional on it.
     pub step: i64,
@@ -61,13 +65,7 @@ pub fn new(event: &Occurrence<'_>, at: &EventKey, rules: &[Arc<Rule>], keep_seco
     let received = event.received_at.as_microsecond();
     let name = format!("job\n{source}\n{}\n{received}", envelope.event_id);
     let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).to_string();
-    let mut room = RULES_BYTES;
-    let mut kept = |rule: &Rule| {
-        let text = rule.stored();
-        room = room.checked_sub(text.len())?;
-        Some(text)
-    };
-    let rules: Vec<Json> = rules.iter().map(|rule| json!({ "name": rule.name, "rule": kept(rule) })).collect();
+    let (list, more_after) = list(rules.iter().map(|rule| (rule.name.as_str(), Some(&**rule))));
     let item = Item::new()
         .with("job_id", &id)
         .with("open", OPEN)
@@ -76,7 +74,8 @@ pub fn new(event: &Occurrence<'_>, at: &EventKey, rules: &[Arc<Rule>], keep_seco
         .with("event_id", &envelope.event_id)
         .with("event_day", &at.day)
         .with("event_at", &at.at)
-        .with("rules", Json::from(rules).to_string())
+        .with("rules", list)
+        .with_some("more_after", more_after)
         .with("rule", 0_i64)
         .with("stage", 0_i64)
         .with("step", 0_i64)
@@ -84,6 +83,24 @@ pub fn new(event: &Occurrence<'_>, at: &EventKey, rules: &[Arc<Rule>], keep_seco
         .with("messages", 0_i64)
         .with("ttl", event.received_at.as_second().saturating_add(keep_seconds));
     (id, Write::insert(table(), item))
+}
+
+/// The text of a job's list, and the last name in it if not all have room.
+fn list<'a>(rules: impl Iterator<Item = (&'a str, Option<&'a Rule>)>) -> (String, Option<String>) {
+    let (mut kept, mut text) = (0, "[".to_owned());
+    let mut last: Option<&str> = None;
+    for (name, rule) in rules {
+        let stored = rule.map(Rule::stored).filter(|stored| kept + stored.len() <= KEPT_BYTES);
+        kept += stored.as_ref().map_or(0, String::len);
+        let entry = json!({ "name": name, "rule": stored }).to_string();
+        if text.len() + entry.len() > LIST_BYTES {
+            return (text + "]", last.map(ToOwned::to_owned));
+        }
+        text.push_str(if last.is_some() { "," } else { "" });
+        text.push_str(&entry);
+        last = Some(name);
+    }
+    (text + "]", None)
 }
 
 /// Nanoseconds since 1970 as text: the identifiers of entries and messages follow from them, to the last digit.
@@ -132,6 +149,23 @@ impl Job {
         }
     }
 
+    /// The write that gives the job its next list, of these names.
+    #[must_use]
+    pub fn relisted(&self, names: &[String]) -> Write {
+        let (list, more_after) = list(names.iter().map(|name| (name.as_str(), None)));
+        self.update(vec![
+            Change::Set("rules".into(), list.into()),
+            match more_after {
+                Some(name) => Change::Set("more_after".into(), name.into()),
+                None => Change::Remove("more_after".into()),
+            },
+            Change::Set("rule".into(), 0_i64.into()),
+            Change::Set("stage".into(), 0_i64.into()),
+            Change::Remove("after".into()),
+            Change::Set("step".into(), (self.step + 1).into()),
+        ])
+    }
+
     /// The write that ends the job.
     #[must_use]
     pub fn done(&self) -> Write {
@@ -170,6 +204,7 @@ fn read(item: &Item, json: String) -> Option<Job> {
         id: item.str("job_id")?.to_owned(),
         envelope,
         rules: rules.collect(),
+        more_after: item.str("more_after").map(ToOwned::to_owned),
         json,
         received_at,
         cursor: Cursor {

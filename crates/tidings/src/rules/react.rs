@@ -67,7 +67,8 @@ impl Reactor {
                 sheet.reaction.outcome.rule(&rule.name, "deduplicated", Vec::new());
                 continue;
             }
-            let effects = self.effects(rule, &event, &sheet.told).await?;
+            // Thousands of rules may match; those that cannot fit any more cost nothing here.
+            let effects = if sheet.is_full() { None } else { self.effects(rule, &event, &sheet.told).await? };
             let fits = match effects {
                 Some(effects) => sheet.add(rule, effects, &self.messages)?,
                 None => false,
@@ -135,6 +136,10 @@ struct Sheet {
 }
 
 impl Sheet {
+    fn is_full(&self) -> bool {
+        self.reaction.writes.len() >= limits::TRANSACTION_WRITES - KEPT_WRITES
+    }
+
     /// Adds a rule's effects if all of them fit.
     fn add(&mut self, rule: &Rule, effects: Effects, messages: &Table) -> Result<bool, Error> {
         // A rule that told nobody has said nothing that could be repeated.

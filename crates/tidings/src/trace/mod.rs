@@ -131,13 +131,16 @@ fn time_of(event: &StoredEvent) -> String {
 fn message_step(item: Item) -> Told {
     let message = Message::from_item(&item)?;
     let at = time::iso_micros(message.created_date);
+    // Messages keep milliseconds; at the end of theirs they come after the event that caused them.
+    let end = message.created_date.saturating_add(std::time::Duration::from_micros(999));
+    let place = time::iso_micros(end.unwrap_or(message.created_date));
     let details = json!({
         "channel": message.channel, "target": message.target, "status": message.status.as_str(),
         "rule": message.rule, "event_id": message.event_id, "message_type": message.message_type,
         "retry_count": message.retry_count, "error_message": message.error_message,
     });
-    let step = Step { time: at.clone(), kind: "message", id: message.message_id, details: raw(&details) };
-    Ok((at, Some(step)))
+    let step = Step { time: at, kind: "message", id: message.message_id, details: raw(&details) };
+    Ok((place, Some(step)))
 }
 
 fn audit_step(item: Item) -> Told {

@@ -75,6 +75,31 @@ async fn many_rules_at_once_and_their_windows_are_kept_too() {
     }
 }
 
+// However many rules match: the list of a job has its limit, and what is beyond it is done nevertheless.
+#[tokio::test]
+async fn an_event_that_thousands_of_rules_match_is_accepted_and_all_of_them_are_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = node(dir.path(), &server::clock()).await;
+    let rules = 4_000;
+    for n in 0..rules {
+        let rule = json!({
+            "pattern": { "eventType": ["b"] }, "title": format!("{n} {}", "x".repeat(100)),
+            "targets": [{ "channel": "inbox", "users": [format!("u{n}")] }],
+        });
+        let name = format!("rule-{n:05}-{}", "n".repeat(110));
+        node.rules.book.put(read::rule(&name, rule.as_object().unwrap(), Origin::File, None).unwrap());
+    }
+    let now = server::clock().now();
+    let defaults = Defaults { now, correlation_id: "c", event_id: &|| "e1".to_owned() };
+    let draft = Draft::Good(envelope::read(r#"{"eventId":"e1","eventType":"b"}"#, &defaults).unwrap());
+    assert_eq!(node.ingest.accept(vec![draft]).await.unwrap()[0].status, "accepted");
+    node.fanout.activate().await.unwrap();
+    for n in 0..rules {
+        let user = format!("u{n}");
+        assert_eq!(super::unread(&*node.store, &user).await, 1, "{user}");
+    }
+}
+
 /// A node without HTTP over the store in a directory.
 struct Node {
     store: Arc<Faulty>,
