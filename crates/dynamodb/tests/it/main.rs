@@ -1,0 +1,7 @@
+//! The store on DynamoDB: the conformance suite and what only this engine does, on DynamoDB Local.
+
+mod conformance;
+mod faults;
+mod reading;
+mod support;
+mod tables;
