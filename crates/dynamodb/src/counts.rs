@@ -18,6 +18,8 @@ pub struct Counts {
     pub throttled: u64,
     /// Attempts without an answer, or with one that does not tell whether anything was written.
     pub unknown: u64,
+    /// What DynamoDB says it charged. DynamoDB Local says too little for a transaction: it rounds the sum of its
+    /// writes, where the service rounds each.
     pub read_units: f64,
     pub write_units: f64,
 }

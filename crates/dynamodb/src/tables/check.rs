@@ -199,8 +199,14 @@ fn check_upkeep(wanted: &Wanted, described: &TableDescription, report: &mut Repo
 
     let status = described.sse_description().and_then(|described| described.status());
     let encrypted = matches!(status, Some(SseStatus::Enabled | SseStatus::Enabling | SseStatus::Updating));
-    let key = |own: bool| if own { "by the account's key" } else { "by a key of AWS" };
-    report.compare(Kind::Encryption, key(wanted.extras.sse), key(encrypted));
+    // DynamoDB Local takes the setting and forgets it.
+    let forgets = described.table_arn().is_some_and(|arn| arn.contains(":ddblocal:"));
+    if wanted.extras.sse && !encrypted && forgets {
+        report.add(Kind::Unchecked("encryption"), "known", "DynamoDB Local does not tell");
+    } else {
+        let key = |own: bool| if own { "by the account's key" } else { "by a key of AWS" };
+        report.compare(Kind::Encryption, key(wanted.extras.sse), key(encrypted));
+    }
 
     let stream = described.stream_specification().filter(|stream| stream.stream_enabled());
     let view = stream.and_then(|stream| stream.stream_view_type()).map_or("off", StreamViewType::as_str);
@@ -236,6 +242,10 @@ async fn check_backups(dynamo: &Dynamo, wanted: &Wanted, report: &mut Report<'_>
         output.map_err(|error| classify("DescribeContinuousBackups", error))
     };
     let answer = dynamo.retry.run(|| Box::pin(ask())).await;
+    if !wanted.extras.pitr && matches!(answer, Err(Error::Failed { .. })) {
+        // Not wanted, and not known either: nothing to report.
+        return Ok(());
+    }
     let Some(output) = report.told("point-in-time recovery", answer)? else { return Ok(()) };
     let described = output.continuous_backups_description().and_then(|all| all.point_in_time_recovery_description());
     let status = described.and_then(|described| described.point_in_time_recovery_status());

@@ -25,7 +25,7 @@ impl IdSource for Ids {
         for chunk in bytes.chunks_mut(8) {
             // Every state has keys of its own, which the standard library draws at random.
             let random = RandomState::new().build_hasher().finish().to_le_bytes();
-            chunk.copy_from_slice(&random[..chunk.len()]);
+            chunk.iter_mut().zip(random).for_each(|(byte, random)| *byte = random);
         }
     }
 }
