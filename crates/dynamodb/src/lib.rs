@@ -48,7 +48,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
-use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
+use aws_sdk_dynamodb::types::{ReturnConsumedCapacity, TransactWriteItem};
 use tidings_core::ids::IdSource;
 use tidings_core::time::Clock;
 use tidings_store::{Error, Health, Item, Key, Page, Query, Store, Table, Write};
@@ -115,8 +115,7 @@ impl Dynamo {
         Err(Error::Invalid(format!("the store was opened without table {}", table.name())))
     }
 
-    async fn send(&self, plan: &Plan, token: &str) -> Result<Answer, Failure> {
-        let items = plan.items(&self.prefix)?;
+    async fn send(&self, items: Vec<TransactWriteItem>, token: &str) -> Result<Answer, Failure> {
         let counters = &self.retry.counters;
         counters.add(Counter::Transactions, 1);
         counters.add(Counter::Writes, u64::try_from(items.len()).unwrap_or(0));
@@ -143,7 +142,10 @@ impl Dynamo {
         let mut plan = Plan::new(writes, self.now())?;
         for _ in 0..ROUNDS {
             let token = self.retry.ids.uuid(self.clock.now()).to_string();
-            match self.retry.run(|| Box::pin(self.send(&plan, &token))).await? {
+            // Copies keep the order of their maps, so that every attempt is the same to the byte: a token that
+            // comes back with another request is refused.
+            let items = plan.items(&self.prefix)?;
+            match self.retry.run(|| Box::pin(self.send(items.clone(), &token))).await? {
                 Answer::Done => return Ok(()),
                 Answer::Refused(reasons) => plan.learn(reasons)?,
             }

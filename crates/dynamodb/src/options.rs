@@ -103,3 +103,15 @@ impl Options {
 fn https() -> SharedHttpClient {
     Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_not_shown() {
+        let keys = Identity::Keys { access: "AKIA1".to_owned(), secret: "hush".to_owned() };
+        let shown = format!("{:?}", Options { identity: keys, ..Options::default() });
+        assert!(shown.contains("AKIA1") && !shown.contains("hush"), "{shown}");
+    }
+}

@@ -87,3 +87,67 @@ impl Retry {
         most.mul_f64(f64::from(u32::from_le_bytes(random)) / f64::from(u32::MAX))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Draws the same every time: this share of 255.
+    struct Share(u8);
+
+    impl IdSource for Share {
+        fn random(&self, bytes: &mut [u8]) {
+            bytes.fill(self.0);
+        }
+    }
+
+    fn retry(share: u8) -> Retry {
+        Retry { policy: Policy::default(), ids: Arc::new(Share(share)), counters: Arc::default() }
+    }
+
+    fn busy() -> Result<(), Failure> {
+        Err(Failure::Busy("too much".to_owned()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_double_up_to_the_cap_and_end_with_the_budget() {
+        let start = Instant::now();
+        let times = Cell::new(Vec::new());
+        let attempt = || async {
+            let mut seen = times.take();
+            seen.push(start.elapsed().as_millis());
+            times.set(seen);
+            busy()
+        };
+        let error = retry(255).run(attempt).await.unwrap_err();
+        assert!(matches!(error, Error::Throttled(_)), "{error:?}");
+        assert_eq!(times.take(), [0, 25, 75, 175, 375, 775, 1575, 2375]);
+        assert_eq!(start.elapsed().as_millis(), 2375, "nobody waits for an attempt that is not made");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_is_a_random_part_of_the_most_it_may_be() {
+        for (share, most) in [(0, 0), (128, 13), (255, 25)] {
+            let (start, attempts) = (Instant::now(), Cell::new(0));
+            let attempt = || async {
+                attempts.set(attempts.get() + 1);
+                if attempts.get() == 1 { busy() } else { Ok(()) }
+            };
+            retry(share).run(attempt).await.unwrap();
+            assert!(start.elapsed().as_millis() <= most && attempts.get() == 2, "{share}: {:?}", start.elapsed());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_succeed_is_not_repeated() {
+        let attempts = Cell::new(0);
+        let attempt = || async {
+            attempts.set(attempts.get() + 1);
+            Err::<(), _>(Failure::Final(Error::Invalid("no".to_owned())))
+        };
+        let error = retry(1).run(attempt).await.unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)) && attempts.get() == 1, "{error:?}");
+    }
+}

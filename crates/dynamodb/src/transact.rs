@@ -53,10 +53,10 @@ impl Plan {
         Ok(Self { steps, now })
     }
 
-    /// The request's parts; the same until [`Plan::learn`] has changed its mind.
-    pub fn items(&self, prefix: &str) -> Result<Vec<TransactWriteItem>, Failure> {
+    /// The request's parts.
+    pub fn items(&self, prefix: &str) -> Result<Vec<TransactWriteItem>, Error> {
         let items = self.steps.iter().map(|step| step.item(prefix, self.now)).collect::<Result<_, _>>();
-        items.map_err(|error: BuildError| Failure::Final(failed(format!("a request cannot be built: {error}"))))
+        items.map_err(|error: BuildError| failed(format!("a request cannot be built: {error}")))
     }
 
     /// Draws the conclusion from a refusal: an error, or a changed plan to send as a new transaction.

@@ -112,6 +112,10 @@ async fn nothing_is_lost_or_doubled_when_half_of_all_requests_fail() {
     }
     assert_eq!(i64::try_from(found.len()), Ok(TASKS * EACH));
     assert!(found.is_sorted_by(|a, b| a < b));
+    // A token that comes back with another request would be refused.
+    let transactions = world.proxy.transactions();
+    assert!(transactions.values().all(|attempts| attempts.iter().all(|attempt| attempt == &attempts[0])));
+    assert!(transactions.values().any(|attempts| attempts.len() > 3), "hardly anything was repeated");
     let injected = world.proxy.injected();
     assert!(FAULTS.iter().all(|fault| injected.contains_key(fault)), "some fault never came: {injected:?}");
 }
@@ -144,6 +148,21 @@ async fn a_repeated_put_does_not_bring_back_what_was_removed() {
     world.proxy.release();
     writer.await.unwrap().unwrap();
     assert_eq!(world.there("job").await, None, "the job is done twice");
+}
+
+/// The first attempt hangs, its answer is given up, and it is carried out after the second.
+#[tokio::test]
+async fn an_attempt_that_arrives_late_changes_nothing() {
+    let mut world = world(Duration::from_secs(10)).await;
+    let mut options = options(world.proxy.endpoint.clone(), "faults-");
+    options.retry.attempt_timeout = Duration::from_millis(500);
+    world.store = Arc::new(open(&options, &[table()], &world.clock).await);
+    world.proxy.plan([Fault::Hold]);
+    world.store.transact(world.add()).await.unwrap();
+    assert_eq!((world.count().await, world.store.counts().unknown), (Some(1), 1));
+    world.proxy.release();
+    world.proxy.answered(2).await;
+    assert_eq!(world.count().await, Some(1));
 }
 
 #[tokio::test]

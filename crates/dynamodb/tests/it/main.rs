@@ -2,6 +2,7 @@
 
 mod conformance;
 mod faults;
+mod model;
 mod reading;
 mod support;
 mod tables;

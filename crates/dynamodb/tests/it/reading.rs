@@ -3,9 +3,10 @@
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use tidings_core::time::Clock;
+use tidings_dynamodb::{Identity, Options};
 use tidings_store::{Change, Item, Key, KeyKind, Query, Store, Table, Value, Write};
 
-use crate::support::{clock, foreign, unique, with_tables};
+use crate::support::{clock, endpoint, foreign, open, options, unique, with_tables};
 
 fn table() -> Table {
     let table = Table::new("read", "pk", KeyKind::S).sort("sk", KeyKind::S).ttl("expires");
@@ -49,6 +50,16 @@ async fn items_of_other_tools_are_read_sets_included() {
     let request = foreign().get_item().table_name("reading-read").key("pk", AttributeValue::S(pk));
     let item = request.key("sk", AttributeValue::S("a".to_owned())).send().await.unwrap().item.unwrap();
     assert_eq!(item["texts"], AttributeValue::Ss(vec!["x".to_owned()]));
+}
+
+/// The script that starts DynamoDB Local sets `AWS_ACCESS_KEY_ID` and its fellows.
+#[tokio::test]
+async fn region_and_keys_come_from_the_environment() {
+    let clock = clock();
+    with_tables(PREFIX, &[table()], &clock).await;
+    let options = Options { region: None, identity: Identity::Standard, ..options(endpoint(), PREFIX) };
+    let store = open(&options, &[table()], &clock).await;
+    assert_eq!(store.get(&table(), &Key::with_sort(unique(), "a")).await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -25,6 +25,8 @@ pub enum Fault {
     Cancel(&'static str),
     /// An internal error, nothing passed on.
     ErrorBefore,
+    /// What a load balancer says when nobody is behind it: no JSON and no code.
+    Page503,
     /// Passed on, and then an internal error in place of the answer.
     ErrorAfter,
     /// The connection ends, nothing passed on.
@@ -34,7 +36,7 @@ pub enum Fault {
 }
 
 /// Every way to fail that a patient client survives.
-pub const FAULTS: [Fault; 11] = [
+pub const FAULTS: [Fault; 12] = [
     Fault::Refuse("ProvisionedThroughputExceededException"),
     Fault::Refuse("RequestLimitExceeded"),
     Fault::Refuse("ThrottlingException"),
@@ -43,6 +45,7 @@ pub const FAULTS: [Fault; 11] = [
     Fault::Cancel("ThrottlingError"),
     Fault::Cancel("ProvisionedThroughputExceeded"),
     Fault::ErrorBefore,
+    Fault::Page503,
     Fault::ErrorAfter,
     Fault::DropBefore,
     Fault::DropAfter,
@@ -56,6 +59,7 @@ pub struct Proxy {
 struct Control {
     state: Mutex<State>,
     arrived: watch::Sender<usize>,
+    answered: watch::Sender<usize>,
     gate: Notify,
 }
 
@@ -69,6 +73,8 @@ struct State {
     injected: BTreeMap<Fault, usize>,
     /// Answers made up here, by operation.
     canned: BTreeMap<&'static str, Value>,
+    /// The requests as they came.
+    bodies: Vec<Vec<u8>>,
 }
 
 impl Proxy {
@@ -76,7 +82,12 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let state = Mutex::default();
-        let control = Arc::new(Control { state, arrived: watch::Sender::new(0), gate: Notify::new() });
+        let control = Arc::new(Control {
+            state,
+            arrived: watch::Sender::new(0),
+            answered: watch::Sender::new(0),
+            gate: Notify::new(),
+        });
         let shared = control.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -104,9 +115,26 @@ impl Proxy {
         self.control.lock().canned.insert(operation, answer);
     }
 
+    /// Transactions as they came, by token.
+    pub fn transactions(&self) -> BTreeMap<String, Vec<Vec<u8>>> {
+        let mut by_token: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for body in &self.control.lock().bodies {
+            let parsed: Value = serde_json::from_slice(body).expect("a request");
+            if let Some(token) = parsed.get("ClientRequestToken").and_then(Value::as_str) {
+                by_token.entry(token.to_owned()).or_default().push(body.clone());
+            }
+        }
+        by_token
+    }
+
     /// Waits until that many requests have come.
     pub async fn arrived(&self, requests: usize) {
         self.control.arrived.subscribe().wait_for(|arrived| *arrived >= requests).await.expect("the proxy is there");
+    }
+
+    /// Waits until there were that many answers, whether anybody waits for them or not.
+    pub async fn answered(&self, requests: usize) {
+        self.control.answered.subscribe().wait_for(|answered| *answered >= requests).await.expect("the proxy is there");
     }
 
     /// Lets the request that is held go on.
@@ -152,6 +180,7 @@ async fn serve(mut stream: TcpStream, control: &Control) {
         let mut state = control.lock();
         let canned = state.canned.iter().find(|(operation, _)| head.contains(&format!("_20120810.{operation}\r")));
         let canned = canned.map(|(_, value)| answer("200 OK", value));
+        state.bodies.push(body.clone());
         (state.next(), canned)
     };
     let answer = match fault {
@@ -167,6 +196,7 @@ async fn serve(mut stream: TcpStream, control: &Control) {
         }
         Fault::Cancel(_) => forward(&head, &body).await,
         Fault::ErrorBefore => internal_error(),
+        Fault::Page503 => answer("503 Service Unavailable", &Value::from("<html>")),
         Fault::ErrorAfter => {
             forward(&head, &body).await;
             internal_error()
@@ -177,6 +207,7 @@ async fn serve(mut stream: TcpStream, control: &Control) {
             return;
         }
     };
+    control.answered.send_modify(|answered| *answered += 1);
     let _ = stream.write_all(&answer).await;
     let _ = stream.shutdown().await;
 }
