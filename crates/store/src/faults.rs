@@ -238,6 +238,10 @@ impl Store for Faulty {
         }
     }
 
+    async fn transact_each(&self, transactions: Vec<Vec<Write>>) -> Vec<Result<(), Error>> {
+        crate::transact_one_by_one(self, transactions).await
+    }
+
     fn health(&self) -> Health {
         if self.lock().read_only {
             return Health::ReadOnly("a fault was injected into a transaction".to_owned());

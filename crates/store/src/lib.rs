@@ -52,8 +52,21 @@ pub trait Store: Send + Sync + 'static {
     /// hold either, which of the two errors comes is up to the engine (ours look at the conditions first).
     async fn transact(&self, writes: Vec<Write>) -> Result<(), Error>;
 
+    /// Carries out transactions that have nothing to do with each other, each on its own as by
+    /// [`Store::transact`], in this order where they touch the same item; answers for each, in this order.
+    async fn transact_each(&self, transactions: Vec<Vec<Write>>) -> Vec<Result<(), Error>>;
+
     /// Whether the store can acknowledge writes, and if not, why.
     fn health(&self) -> Health;
+}
+
+/// [`Store::transact_each`] for engines that gain nothing from seeing the transactions together.
+pub async fn transact_one_by_one(store: &dyn Store, transactions: Vec<Vec<Write>>) -> Vec<Result<(), Error>> {
+    let mut answers = Vec::with_capacity(transactions.len());
+    for writes in transactions {
+        answers.push(store.transact(writes).await);
+    }
+    answers
 }
 
 /// What [`Store::health`] answers.

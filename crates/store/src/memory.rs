@@ -108,6 +108,10 @@ impl Store for Memory {
         Ok(())
     }
 
+    async fn transact_each(&self, transactions: Vec<Vec<Write>>) -> Vec<Result<(), Error>> {
+        crate::transact_one_by_one(self, transactions).await
+    }
+
     fn health(&self) -> Health {
         Health::Ready
     }

@@ -31,9 +31,15 @@ impl Clock for SystemClock {
 }
 
 /// The operating system's randomness.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SystemIds {
     random: SystemRandom,
+}
+
+impl Default for SystemIds {
+    fn default() -> Self {
+        Self { random: SystemRandom::new() }
+    }
 }
 
 impl IdSource for SystemIds {

@@ -107,6 +107,30 @@ pub async fn concurrent_transactions_all_land(suite: &Suite) {
     assert!(found.is_sorted_by_key(|item| item.str("sk").map(str::to_owned)));
 }
 
+/// Transactions handed in together are still each on its own, in order, and a bad one harms no other.
+pub async fn transactions_of_one_call_stand_alone(suite: &Suite) {
+    let table = &suite.tables.text;
+    let pk = suite.own("p");
+    let insert = |sort: &str| vec![Write::insert(table, row(&pk, sort))];
+    let nothing = Vec::new();
+    let both = vec![Write::insert(table, row(&pk, "c")), Write::insert(table, row(&pk, "a"))];
+    let calls = vec![insert("a"), insert("b"), insert("a"), nothing, both, insert("d")];
+    let answers = suite.store.transact_each(calls).await;
+    let kinds: Vec<_> = answers
+        .iter()
+        .map(|answer| match answer {
+            Ok(()) => "done",
+            Err(Error::Conflict { .. }) => "conflict",
+            Err(Error::Invalid(_)) => "invalid",
+            Err(_) => "failed",
+        })
+        .collect();
+    assert_eq!(kinds, ["done", "done", "conflict", "invalid", "conflict", "done"]);
+    let found = suite.all(table, Query::new(&pk)).await;
+    assert_eq!(found.iter().filter_map(|item| item.str("sk")).collect::<Vec<_>>(), ["a", "b", "d"]);
+    assert!(suite.store.transact_each(Vec::new()).await.is_empty());
+}
+
 /// Read, decide, write on condition that nothing changed: the losers read again.
 pub async fn concurrent_decisions_lose_nothing(suite: &Suite) {
     const EACH: i64 = 5;

@@ -125,6 +125,7 @@ macro_rules! conformance_tests {
             concurrency::concurrent_additions_all_count
             concurrency::concurrent_additions_to_an_expired_item_all_count
             concurrency::concurrent_inserts_have_one_winner
+            concurrency::transactions_of_one_call_stand_alone
             concurrency::concurrent_transactions_all_land
             concurrency::concurrent_decisions_lose_nothing
         }

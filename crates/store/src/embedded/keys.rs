@@ -1,8 +1,9 @@
 //! Keys as bytes whose order is the order of the keys.
 //!
 //! Item: table id, partition, sort. Index entry: index id, its partition and sort, then the item's partition
-//! and sort. Expiry entry: second, then the item's whole key. Ids are assigned once and kept (`layout`).
-//! Each part says where it ends, so that no partition's keys lie among another's.
+//! and sort (the latter left out where the index sorts by the same attribute). Expiry list: second, commit, part.
+//! Ids are assigned once and kept (`layout`). Each part of a key says where it ends, so that no partition's keys
+//! lie among another's.
 
 use crate::item::{Key, KeyValue};
 use crate::number::Number;
@@ -13,7 +14,7 @@ use crate::table::KeyKind;
 const ESCAPED: u8 = 0xFF;
 const END: u8 = 0x01;
 
-/// The id under which expiry entries stand among the index entries.
+/// The id under which expiry lists stand among the index entries.
 pub const EXPIRY: u16 = 0;
 
 pub fn put(out: &mut Vec<u8>, value: &KeyValue) {
@@ -52,23 +53,29 @@ pub fn item(table: u16, key: &Key) -> Vec<u8> {
     out
 }
 
-/// The bytes of an index entry: `entry` is the key in the index, `own` the key in the table.
-pub fn index_entry(index: u16, entry: &Key, own: &Key) -> Vec<u8> {
+/// The bytes of an index entry: `entry` is the key in the index, `own` the key in the table. With `same_sort`
+/// both have the same sort key, and it stands there once.
+pub fn index_entry(index: u16, entry: &Key, own: &Key, same_sort: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
     out.extend(index.to_be_bytes());
     put_key(&mut out, entry);
-    put_key(&mut out, own);
+    if same_sort {
+        put(&mut out, &own.partition);
+    } else {
+        put_key(&mut out, own);
+    }
     out
 }
 
-/// The bytes of an expiry entry for the item with the key bytes `item`.
-pub fn expiry_entry(second: i64, item: &[u8]) -> Vec<u8> {
+/// The key of one part of the list of items that got the expiry `second` in the commit `sequence`.
+pub fn expiry_list(second: i64, sequence: u64, part: u32) -> Vec<u8> {
     let mut out = expiry_bound(second);
-    out.extend_from_slice(item);
+    out.extend(sequence.to_be_bytes());
+    out.extend(part.to_be_bytes());
     out
 }
 
-/// Where the expiry entries of `second` start.
+/// Where the expiry lists of `second` start.
 pub fn expiry_bound(second: i64) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     out.extend(EXPIRY.to_be_bytes());
@@ -77,20 +84,36 @@ pub fn expiry_bound(second: i64) -> Vec<u8> {
     out
 }
 
-/// The item key inside an expiry entry.
-pub fn item_of_expiry(entry: &[u8]) -> Option<&[u8]> {
-    entry.get(10..)
+/// Adds an item's key to the content of an expiry list.
+pub fn put_in_list(list: &mut Vec<u8>, item_key: &[u8]) {
+    list.extend(u16::try_from(item_key.len()).unwrap_or(u16::MAX).to_be_bytes());
+    list.extend_from_slice(item_key);
 }
 
-/// The item key bytes at the end of an index entry; `kinds` are the types of the index's own key parts.
-pub fn item_of_index_entry(table: u16, entry: &[u8], kinds: &[KeyKind]) -> Option<Vec<u8>> {
+/// The item keys in an expiry list; stops at damage.
+pub fn items_of_list(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (len, rest) = list.split_first_chunk::<2>()?;
+        let (key, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+        list = rest;
+        Some(key)
+    })
+}
+
+/// The item key bytes that an index entry leads to; `kinds` are the types of the index's own key parts, and
+/// `same_sort` as in [`index_entry`].
+pub fn item_of_index_entry(table: u16, entry: &[u8], kinds: &[KeyKind], same_sort: bool) -> Option<Vec<u8>> {
     let mut rest = entry.get(2..)?;
+    let mut last: &[u8] = &[];
     for kind in kinds {
-        rest = rest.get(part_len(rest, *kind)?..)?;
+        (last, rest) = rest.split_at_checked(part_len(rest, *kind)?)?;
     }
-    let mut out = Vec::with_capacity(2 + rest.len());
+    let mut out = Vec::with_capacity(2 + rest.len() + last.len());
     out.extend(table.to_be_bytes());
     out.extend_from_slice(rest);
+    if same_sort {
+        out.extend_from_slice(last);
+    }
     Some(out)
 }
 
@@ -167,14 +190,22 @@ mod tests {
     fn index_entries_lead_back_to_their_item() {
         let own = Key::with_sort("p\0", -7);
         let entry = Key::with_sort(12_i64, "x\0y");
-        let bytes = index_entry(9, &entry, &own);
-        assert_eq!(item_of_index_entry(3, &bytes, &[KeyKind::N, KeyKind::S]).unwrap(), item(3, &own));
+        let bytes = index_entry(9, &entry, &own, false);
+        assert_eq!(item_of_index_entry(3, &bytes, &[KeyKind::N, KeyKind::S], false).unwrap(), item(3, &own));
+        let entry = Key::with_sort(12_i64, -7);
+        let bytes = index_entry(9, &entry, &own, true);
+        assert_eq!(item_of_index_entry(3, &bytes, &[KeyKind::N, KeyKind::N], true).unwrap(), item(3, &own));
     }
 
     #[test]
-    fn expiry_entries_are_in_the_order_of_time() {
-        let entries = [i64::MIN, -1, 0, 1, 1_702_387_200, i64::MAX].map(|second| expiry_entry(second, b"key"));
-        assert!(entries.is_sorted());
-        assert_eq!(item_of_expiry(&entries[0]), Some(&b"key"[..]));
+    fn expiry_lists_are_in_the_order_of_time() {
+        let keys = [i64::MIN, -1, 0, 1, 1_702_387_200, i64::MAX].map(|second| expiry_list(second, 7, 0));
+        assert!(keys.is_sorted());
+        let mut list = Vec::new();
+        for key in [&b"one"[..], b"", b"three"] {
+            put_in_list(&mut list, key);
+        }
+        assert_eq!(items_of_list(&list).collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);
+        assert_eq!(items_of_list(&list[..list.len() - 1]).count(), 2);
     }
 }

@@ -6,6 +6,7 @@
 
 mod backup;
 mod commit;
+mod group;
 mod keys;
 mod layout;
 mod plan;
@@ -103,7 +104,7 @@ struct Shared {
 
 /// The open tables by name and by id.
 struct Tables {
-    by_name: BTreeMap<String, (Table, TableIds)>,
+    by_name: BTreeMap<String, (Table, Arc<TableIds>)>,
     names: BTreeMap<u16, String>,
 }
 
@@ -177,12 +178,12 @@ impl Embedded {
         self.db.disk_space().map_err(read_failed)
     }
 
-    async fn submit<T>(&self, make: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Request) -> Result<T, Error> {
+    async fn submit<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Error> {
         let gone = || Error::ReadOnly(self.shared.broken().unwrap_or_else(|| "the store is closed".to_owned()));
         let (reply, answer) = oneshot::channel();
         let requests = self.requests.as_ref().ok_or_else(gone)?;
         requests.send(make(reply)).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        answer.await.map_err(|_| gone())
     }
 }
 
@@ -205,7 +206,29 @@ impl Store for Embedded {
 
     async fn transact(&self, writes: Vec<Write>) -> Result<(), Error> {
         let plan = plan::plan(&self.shared.tables, writes)?;
-        self.submit(|reply| Request::Transact(plan, reply)).await
+        self.submit(|reply| Request::Transact(plan, reply)).await?
+    }
+
+    async fn transact_each(&self, transactions: Vec<Vec<Write>>) -> Vec<Result<(), Error>> {
+        let mut answers = Vec::with_capacity(transactions.len());
+        let mut plans = Vec::with_capacity(transactions.len());
+        for writes in transactions {
+            match plan::plan(&self.shared.tables, writes) {
+                Ok(plan) => {
+                    plans.push(plan);
+                    answers.push(Ok(()));
+                }
+                Err(error) => answers.push(Err(error)),
+            }
+        }
+        let mut decided = match self.submit(|reply| Request::Each(plans, reply)).await {
+            Ok(decided) => decided.into_iter(),
+            Err(error) => return answers.into_iter().map(|_| Err(again(&error))).collect(),
+        };
+        for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
+            *answer = decided.next().unwrap_or_else(|| Err(Error::ReadOnly("the store is closed".to_owned())));
+        }
+        answers
     }
 
     fn health(&self) -> Health {
@@ -214,6 +237,14 @@ impl Store for Embedded {
             None => Health::Ready,
         }
     }
+}
+
+/// The same answer for another caller of a store that is closed or broken.
+fn again(error: &Error) -> Error {
+    Error::ReadOnly(match error {
+        Error::ReadOnly(why) => why.clone(),
+        other => other.to_string(),
+    })
 }
 
 impl Drop for Embedded {
@@ -259,13 +290,13 @@ impl Tables {
         for table in tables {
             if let Some(ids) = ids.remove(table.name()) {
                 names.insert(ids.table, table.name().to_owned());
-                by_name.insert(table.name().to_owned(), (table.clone(), ids));
+                by_name.insert(table.name().to_owned(), (table.clone(), Arc::new(ids)));
             }
         }
         Self { by_name, names }
     }
 
-    fn ids(&self, table: &Table) -> Result<&TableIds, Error> {
+    fn ids(&self, table: &Table) -> Result<&Arc<TableIds>, Error> {
         let found = self.by_name.get(table.name());
         found.map(|(_, ids)| ids).ok_or_else(|| Error::Invalid(format!("there is no table {}", table.name())))
     }
@@ -273,7 +304,7 @@ impl Tables {
     /// The table whose item has this key.
     fn of_item_key(&self, item_key: &[u8]) -> Option<(&Table, &TableIds)> {
         let id = u16::from_be_bytes(item_key.first_chunk().copied()?);
-        self.by_name.get(self.names.get(&id)?).map(|(table, ids)| (table, ids))
+        self.by_name.get(self.names.get(&id)?).map(|(table, ids)| (table, &**ids))
     }
 }
 
@@ -343,9 +374,9 @@ fn build_indexes(
     };
     let mut batch = db.batch();
     for pair in items.prefix(ids.table.to_be_bytes()) {
-        let (item_key, value) = pair.into_inner().map_err(read_failed)?;
+        let (_, value) = pair.into_inner().map_err(read_failed)?;
         let item = codec::decode(&value)?;
-        for entry in plan::entries(table, ids, &table.key_of(&item)?, &item_key, &item)? {
+        for entry in plan::entries(table, ids, &table.key_of(&item)?, &item)? {
             batch.insert(index, entry, fjall::Slice::from([]));
         }
         if batch.len() >= 10_000 {

@@ -3,6 +3,8 @@
 //! Checking, encoding and the keys of new index entries happen in the caller's task; the one committer
 //! thread is left with reading what is there, deciding, and handing bytes to the log.
 
+use std::sync::Arc;
+
 use fjall::Slice;
 
 use super::layout::TableIds;
@@ -10,7 +12,7 @@ use super::{Tables, keys};
 use crate::Error;
 use crate::codec;
 use crate::item::{Item, Key};
-use crate::table::Table;
+use crate::table::{Index, Table};
 use crate::write::{Condition, Write, check_transaction};
 
 pub struct Plan {
@@ -19,7 +21,7 @@ pub struct Plan {
 }
 
 pub struct Step {
-    pub ids: TableIds,
+    pub ids: Arc<TableIds>,
     pub key: Key,
     pub item_key: Slice,
     pub action: Action,
@@ -35,10 +37,11 @@ pub enum Action {
     Check,
 }
 
-/// An item as it goes to disk, with the entries that lead to it.
+/// An item as it goes to disk, with the index entries that lead to it.
 pub struct Stored {
     pub bytes: Slice,
     pub entries: Vec<Slice>,
+    pub expiry: Option<i64>,
 }
 
 pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
@@ -46,10 +49,10 @@ pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
     let mut steps = Vec::with_capacity(writes.len());
     let mut bytes = 0;
     for (write, key) in writes.into_iter().zip(all_keys) {
-        let ids = tables.ids(write.table())?.clone();
+        let ids = Arc::clone(tables.ids(write.table())?);
         let item_key = Slice::from(keys::item(ids.table, &key));
         let action = match &write {
-            Write::Put { table, item, .. } => Action::Put(stored(table, &ids, &key, &item_key, item)?),
+            Write::Put { table, item, .. } => Action::Put(stored(table, &ids, &key, item)?),
             Write::Update { .. } => Action::Update,
             Write::Delete { .. } => Action::Delete,
             Write::Check { .. } => Action::Check,
@@ -64,22 +67,25 @@ pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
 }
 
 /// The bytes and entries of an item.
-pub fn stored(table: &Table, ids: &TableIds, key: &Key, item_key: &Slice, item: &Item) -> Result<Stored, Error> {
-    Ok(Stored { bytes: Slice::from(codec::encode(item)), entries: entries(table, ids, key, item_key, item)? })
+pub fn stored(table: &Table, ids: &TableIds, key: &Key, item: &Item) -> Result<Stored, Error> {
+    let entries = entries(table, ids, key, item)?;
+    Ok(Stored { bytes: Slice::from(codec::encode(item)), entries, expiry: table.expiry_of(item) })
 }
 
-/// The index and expiry entries that lead to an item.
-pub fn entries(table: &Table, ids: &TableIds, key: &Key, item_key: &[u8], item: &Item) -> Result<Vec<Slice>, Error> {
-    let mut entries = Vec::with_capacity(ids.indexes.len() + 1);
+/// The index entries that lead to an item.
+pub fn entries(table: &Table, ids: &TableIds, key: &Key, item: &Item) -> Result<Vec<Slice>, Error> {
+    let mut entries = Vec::with_capacity(ids.indexes.len());
     for (index, id) in table.indexes().iter().zip(&ids.indexes) {
         if let Some(entry) = table.index_key_of(index, item)? {
-            entries.push(Slice::from(keys::index_entry(*id, &entry, key)));
+            entries.push(Slice::from(keys::index_entry(*id, &entry, key, same_sort(table, index))));
         }
     }
-    if let Some(second) = table.expiry_of(item) {
-        entries.push(Slice::from(keys::expiry_entry(second, item_key)));
-    }
     Ok(entries)
+}
+
+/// Whether an index sorts by the attribute that the table sorts by.
+pub fn same_sort(table: &Table, index: &Index) -> bool {
+    index.sort.is_some() && index.sort.as_ref() == table.sort_attribute()
 }
 
 impl Step {

@@ -4,6 +4,7 @@ use fjall::{Database, Keyspace, Readable, Snapshot};
 
 use super::keys;
 use super::layout::TableIds;
+use super::plan::same_sort;
 use crate::codec;
 use crate::item::Item;
 use crate::query::{Page, Query, cursor_of};
@@ -49,7 +50,7 @@ impl Reader<'_> {
                 let entries = snapshot.range(self.index, low..high);
                 self.pages(table, Some(index), query, entries, |pair| {
                     let entry = pair.key().map_err(read_failed)?;
-                    let item_key = keys::item_of_index_entry(ids.table, &entry, &kinds)
+                    let item_key = keys::item_of_index_entry(ids.table, &entry, &kinds, same_sort(table, index))
                         .ok_or_else(|| Error::Corrupt(format!("an entry of index {} cannot be read", index.name)))?;
                     self.item(&snapshot, &item_key, &index.name).map(Some)
                 })
@@ -95,7 +96,7 @@ fn position(table: &Table, ids: &TableIds, index: Option<&Index>, cursor: &Item)
     let Some(index) = index else { return Ok(keys::item(ids.table, &own)) };
     let entry = table.index_key_of(index, cursor)?;
     let entry = entry.ok_or_else(|| Error::Invalid("the cursor lacks the index's keys".to_owned()))?;
-    Ok(keys::index_entry(index_id(table, ids, index)?, &entry, &own))
+    Ok(keys::index_entry(index_id(table, ids, index)?, &entry, &own, same_sort(table, index)))
 }
 
 fn index_id(table: &Table, ids: &TableIds, index: &Index) -> Result<u16, Error> {

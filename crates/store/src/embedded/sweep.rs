@@ -1,10 +1,12 @@
-//! Removes expired items: from the expiry entries, oldest first, a bounded batch a transaction.
+//! Removes expired items: from the expiry lists, oldest first, a bounded number at a time.
+
+use fjall::Slice;
 
 use super::commit::Request;
 use super::{Embedded, keys, read_failed};
 use crate::Error;
 
-/// Expiry entries handled in one transaction of the committer.
+/// Items handled in one transaction of the committer, about: lists are taken whole.
 const BATCH: usize = 500;
 
 impl Embedded {
@@ -16,18 +18,24 @@ impl Embedded {
             if due.is_empty() {
                 break;
             }
-            let removed = self.submit(|reply| Request::Sweep(due, reply)).await?;
-            if removed == 0 {
-                break;
-            }
-            swept += removed;
+            swept += self.submit(|reply| Request::Sweep(due, reply)).await??;
         }
         Ok(swept)
     }
 
-    fn due(&self, most: usize) -> Result<Vec<fjall::Slice>, Error> {
+    /// The oldest lists that are due, with at least `items` items together if there are so many.
+    fn due(&self, items: usize) -> Result<Vec<(Slice, Slice)>, Error> {
         let now = self.shared.clock.now().as_second();
         let range = keys::expiry_bound(i64::MIN)..keys::expiry_bound(now.saturating_add(1));
-        self.index.range(range).take(most).map(|entry| entry.key().map_err(read_failed)).collect()
+        let (mut due, mut count) = (Vec::new(), 0);
+        for pair in self.index.range(range) {
+            if count >= items {
+                break;
+            }
+            let (key, list) = pair.into_inner().map_err(read_failed)?;
+            count += keys::items_of_list(&list).count();
+            due.push((key, list));
+        }
+        Ok(due)
     }
 }

@@ -163,6 +163,10 @@ impl Store for Forgetful {
         self.0.transact(writes).await
     }
 
+    async fn transact_each(&self, transactions: Vec<Vec<Write>>) -> Vec<Result<(), Error>> {
+        tidings_store::transact_one_by_one(self, transactions).await
+    }
+
     fn health(&self) -> tidings_store::Health {
         self.0.health()
     }

@@ -128,12 +128,29 @@ async fn list(State(services): State<Services>, caller: Caller, mut params: Para
 
 fn csv_answer(items: &[EntryView], cursor: Option<String>) -> Response {
     let mut out = crate::http::csv::row(&[
-        "seq", "time", "user", "action", "entity", "entityId", "correlationId", "details", "previous", "hash",
+        "seq",
+        "time",
+        "user",
+        "action",
+        "entity",
+        "entityId",
+        "correlationId",
+        "details",
+        "previous",
+        "hash",
     ]);
     for entry in items {
         out.push_str(&crate::http::csv::row(&[
-            &entry.seq.to_string(), &entry.time, &entry.user, &entry.action, &entry.entity, &entry.entity_id,
-            &entry.correlation_id, entry.details.get(), &entry.previous, &entry.hash,
+            &entry.seq.to_string(),
+            &entry.time,
+            &entry.user,
+            &entry.action,
+            &entry.entity,
+            &entry.entity_id,
+            &entry.correlation_id,
+            entry.details.get(),
+            &entry.previous,
+            &entry.hash,
         ]));
     }
     let mut response = ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], out).into_response();

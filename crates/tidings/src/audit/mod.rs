@@ -60,10 +60,16 @@ impl Audit {
     }
 
     /// Records an action together with the writes that are its effect: both, or neither.
-    pub async fn record_with(&self, user: &str, correlation_id: &str, action: Action, effect: Vec<Write>) -> Result<Entry, Error> {
+    pub async fn record_with(
+        &self,
+        user: &str,
+        correlation_id: &str,
+        action: Action,
+        effect: Vec<Write>,
+    ) -> Result<Entry, Error> {
         let _turn = self.turn.lock().await;
         for _ in 0..TRIES {
-            let head = self.store.get(&table(), &record::head_key()).await?;
+            let head = self.store.get(table(), &record::head_key()).await?;
             let entry = self.next_entry(head.as_ref(), user, correlation_id, &action);
             let mut writes = chain(head.as_ref(), &entry);
             writes.extend(effect.iter().cloned());
@@ -97,7 +103,12 @@ impl Audit {
     }
 
     /// One page, newest first, with entries that do not fit the filter left out (a page may be short).
-    pub async fn page(&self, filter: &Filter, limit: usize, after: Option<Item>) -> Result<(Vec<Entry>, Option<Item>), Error> {
+    pub async fn page(
+        &self,
+        filter: &Filter,
+        limit: usize,
+        after: Option<Item>,
+    ) -> Result<(Vec<Entry>, Option<Item>), Error> {
         let query = match (&filter.user, &filter.action, &filter.entity) {
             (Some(user), ..) => Query::new(user).index("user-index"),
             (_, Some(action), _) => Query::new(action).index("action-index"),
@@ -105,18 +116,18 @@ impl Audit {
             _ => Query::new(record::LOG),
         };
         let query = query.range(Range::AtLeast(1_i64.into())).descending().limit(limit).after(after);
-        let Page { items, next } = self.store.query(&table(), &query).await?;
+        let Page { items, next } = self.store.query(table(), &query).await?;
         let entries = items.iter().map(Entry::from_item).collect::<Result<Vec<_>, _>>()?;
         Ok((entries.into_iter().filter(|entry| filter.fits(entry)).collect(), next))
     }
 
     /// Checks every entry against the one before it and against the head: a changed, missing or cut-off entry shows.
     pub async fn verify(&self) -> Result<Verification, Error> {
-        let head = self.store.get(&table(), &record::head_key()).await?;
+        let head = self.store.get(table(), &record::head_key()).await?;
         let (mut seq, mut hash) = (0, String::new());
         let mut query = Query::new(record::LOG).range(Range::AtLeast(1_i64.into())).limit(500);
         loop {
-            let page = self.store.query(&table(), &query).await?;
+            let page = self.store.query(table(), &query).await?;
             for item in &page.items {
                 let entry = Entry::from_item(item)?;
                 let problem = if entry.seq != seq + 1 {
@@ -151,12 +162,13 @@ pub struct Verification {
 }
 
 fn chain(head: Option<&Item>, entry: &Entry) -> Vec<Write> {
-    let new_head = Item::new().with("log", record::LOG).with("seq", 0_i64).with("last", entry.seq).with("hash", &entry.hash);
+    let new_head =
+        Item::new().with("log", record::LOG).with("seq", 0_i64).with("last", entry.seq).with("hash", &entry.hash);
     let unmoved = match head.and_then(|head| head.get("hash")) {
         Some(hash) => Condition::Equals("hash".into(), hash.clone()),
         None => Condition::NotExists,
     };
-    vec![Write::put(&table(), new_head).when(unmoved), Write::insert(&table(), entry.to_item())]
+    vec![Write::put(table(), new_head).when(unmoved), Write::insert(table(), entry.to_item())]
 }
 
 impl Filter {

@@ -1,19 +1,24 @@
 //! An entry of the audit log: append-only, each holding the hash of the one before it.
 
+use std::sync::LazyLock;
+
 use ring::digest;
 use tidings_core::time::{self, Timestamp};
 use tidings_store::{Error, Item, Key, KeyKind, Table};
 
 /// Entries by number; the other ways to look for them are indexes.
 #[must_use]
-pub fn table() -> Table {
-    let sequence = || Some(("seq".into(), KeyKind::N));
-    Table::new("tidings-audit", "log", KeyKind::S)
-        .sort("seq", KeyKind::N)
-        .index("user-index", ("user".into(), KeyKind::S), sequence())
-        .index("action-index", ("action".into(), KeyKind::S), sequence())
-        .index("entity-index", ("entity".into(), KeyKind::S), sequence())
-        .index("correlation-index", ("correlationId".into(), KeyKind::S), sequence())
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        let sequence = || Some(("seq".into(), KeyKind::N));
+        Table::new("tidings-audit", "log", KeyKind::S)
+            .sort("seq", KeyKind::N)
+            .index("user-index", ("user".into(), KeyKind::S), sequence())
+            .index("action-index", ("action".into(), KeyKind::S), sequence())
+            .index("entity-index", ("entity".into(), KeyKind::S), sequence())
+            .index("correlation-index", ("correlationId".into(), KeyKind::S), sequence())
+    });
+    &TABLE
 }
 
 pub const LOG: &str = "main";
@@ -46,7 +51,15 @@ impl Entry {
         let at = time::iso_micros(self.at);
         let seq = self.seq.to_string();
         let parts = [
-            &self.previous, &seq, &at, &self.user, &self.action, &self.entity, &self.entity_id, &self.correlation_id, &self.details,
+            &self.previous,
+            &seq,
+            &at,
+            &self.user,
+            &self.action,
+            &self.entity,
+            &self.entity_id,
+            &self.correlation_id,
+            &self.details,
         ];
         for part in parts {
             // With its length before it, no part can pass for the end of its neighbour.

@@ -3,11 +3,11 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::Extension;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,6 +21,7 @@ use crate::app::Services;
 use crate::http::{CorrelationId, End, IdempotencySeed, Json, Param, Params, Problem, RequestIds, Route, paging};
 use crate::ingest::{self, Receipt, Received};
 use crate::tokens::{Caller, Scope};
+use crate::workers::turned_true;
 
 /// How often a silent stream shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -166,7 +167,11 @@ fn refusal(receipts: Vec<Receipt>, single: bool) -> Problem {
     if too_large { Problem { status: StatusCode::PAYLOAD_TOO_LARGE, kind: "too-large", ..problem } } else { problem }
 }
 
-async fn list(State(services): State<Services>, caller: Caller, mut params: Params) -> Result<impl IntoResponse, Problem> {
+async fn list(
+    State(services): State<Services>,
+    caller: Caller,
+    mut params: Params,
+) -> Result<impl IntoResponse, Problem> {
     let filter = Filter {
         event_type: name_param(&mut params, "type"),
         source: name_param(&mut params, "source"),
@@ -202,7 +207,11 @@ pub(crate) fn name_param(params: &mut Params, name: &str) -> Option<String> {
     }
 }
 
-async fn get(State(services): State<Services>, Path(event_id): Path<String>, mut params: Params) -> Result<impl IntoResponse, Problem> {
+async fn get(
+    State(services): State<Services>,
+    Path(event_id): Path<String>,
+    mut params: Params,
+) -> Result<impl IntoResponse, Problem> {
     let source = name_param(&mut params, "source");
     params.finish()?;
     let event = services.events.get(&event_id, source.as_deref()).await?;
@@ -220,7 +229,7 @@ async fn stream(State(services): State<Services>, mut params: Params) -> Result<
         loop {
             let received = tokio::select! {
                 received = tokio::time::timeout(KEEP_ALIVE, listener.recv()) => received,
-                _ = stop.wait_for(|stop| *stop) => return None,
+                () = turned_true(&mut stop) => return None,
             };
             let frame = match received {
                 Ok(Ok(event)) if !filter.type_fits(&event.event_type) => continue,

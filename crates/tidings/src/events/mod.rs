@@ -48,13 +48,18 @@ impl Events {
             Some(_) => query.range(Range::Equal(record::from(source).into())),
             None => query,
         };
-        let ids = self.store.query(&record::ids_table(), &query).await?.items;
+        let ids = self.store.query(record::ids_table(), &query).await?.items;
         let Some(key) = ids.iter().max_by_key(|id| id.int("seen")).and_then(record::event_key) else { return Ok(None) };
-        self.store.get(&record::table(), &key).await?.map(StoredEvent::from_item).transpose()
+        self.store.get(record::table(), &key).await?.map(StoredEvent::from_item).transpose()
     }
 
     /// One page, newest first.
-    pub async fn page(&self, filter: &Filter, limit: usize, after: Option<Item>) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
+    pub async fn page(
+        &self,
+        filter: &Filter,
+        limit: usize,
+        after: Option<Item>,
+    ) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
         match filter.index() {
             Some((index, value)) => self.page_of_index(filter, index, value, limit, after).await,
             None => self.page_by_day(filter, limit, after).await,
@@ -62,9 +67,14 @@ impl Events {
     }
 
     /// Events of one correlation id, oldest first.
-    pub async fn of_correlation(&self, correlation_id: &str, limit: usize, after: Option<Item>) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
+    pub async fn of_correlation(
+        &self,
+        correlation_id: &str,
+        limit: usize,
+        after: Option<Item>,
+    ) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
         let query = Query::new(correlation_id).index("correlation-index").limit(limit).after(after);
-        let page = self.store.query(&record::table(), &query).await?;
+        let page = self.store.query(record::table(), &query).await?;
         let events = page.items.into_iter().map(StoredEvent::from_item).collect::<Result<_, _>>()?;
         Ok((events, page.next))
     }
@@ -81,7 +91,7 @@ impl Events {
         let mut looked_at = 0;
         loop {
             let query = Query::new(value).index(index).range(filter.range()).descending().limit(limit).after(after);
-            let page = self.store.query(&record::table(), &query).await?;
+            let page = self.store.query(record::table(), &query).await?;
             looked_at += page.items.len();
             if let Some(end) = take_fitting(filter, page.items, limit, &mut found)? {
                 let table = record::table();
@@ -95,7 +105,12 @@ impl Events {
         }
     }
 
-    async fn page_by_day(&self, filter: &Filter, limit: usize, mut after: Option<Item>) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
+    async fn page_by_day(
+        &self,
+        filter: &Filter,
+        limit: usize,
+        mut after: Option<Item>,
+    ) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
         let mut found = Vec::new();
         let mut looked_at = 0;
         let mut day = match after.as_ref().and_then(|cursor| cursor.str("day")) {
@@ -104,10 +119,10 @@ impl Events {
         };
         while let Some(present) = day {
             let query = Query::new(&present).range(filter.range()).descending().limit(limit).after(after.take());
-            let page = self.store.query(&record::table(), &query).await?;
+            let page = self.store.query(record::table(), &query).await?;
             looked_at += page.items.len();
             if let Some(end) = take_fitting(filter, page.items, limit, &mut found)? {
-                return Ok((found, Some(cursor_of(&record::table(), None, &end))));
+                return Ok((found, Some(cursor_of(record::table(), None, &end))));
             }
             if page.next.is_some() && looked_at >= LOOKED_AT {
                 return Ok((found, page.next));
@@ -129,14 +144,19 @@ impl Events {
             (None, None) => Range::All,
         };
         let query = Query::new(record::DAYS).range(range).descending().limit(1);
-        let found = self.store.query(&record::days_table(), &query).await?;
+        let found = self.store.query(record::days_table(), &query).await?;
         let day = found.items.first().and_then(|item| item.str("day")).map(ToOwned::to_owned);
         Ok(day.filter(|day| filter.from.is_none_or(|from| *day >= record::day_of(from))))
     }
 }
 
 /// Moves items that fit into `found` until it has `limit`; gives the item at which it was full.
-fn take_fitting(filter: &Filter, items: Vec<Item>, limit: usize, found: &mut Vec<StoredEvent>) -> Result<Option<Item>, Error> {
+fn take_fitting(
+    filter: &Filter,
+    items: Vec<Item>,
+    limit: usize,
+    found: &mut Vec<StoredEvent>,
+) -> Result<Option<Item>, Error> {
     for item in items {
         if filter.fits(&item) {
             found.push(StoredEvent::from_item(item)?);
@@ -171,7 +191,8 @@ impl Filter {
     }
 
     fn fits(&self, item: &Item) -> bool {
-        let same = |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|wanted| item.str(name) == Some(wanted));
+        let same =
+            |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|wanted| item.str(name) == Some(wanted));
         self.type_fits(item.str("eventType").unwrap_or_default())
             && same(&self.source, "source")
             && same(&self.correlation_id, "correlationId")

@@ -1,5 +1,7 @@
 //! Stored events: one item for each, found by time, type, source, correlation id, and by their own id.
 
+use std::sync::LazyLock;
+
 use serde_json::value::RawValue;
 use tidings_core::envelope::Envelope;
 use tidings_core::time::{self, Timestamp};
@@ -7,26 +9,33 @@ use tidings_store::{Condition, Error, Item, Key, KeyKind, Table, Write};
 
 /// Events by the day they happened (UTC) and the time in it, with an index for each way to look for them.
 #[must_use]
-pub fn table() -> Table {
-    let at = || Some(("at".into(), KeyKind::S));
-    Table::new("tidings-events", "day", KeyKind::S)
-        .sort("at", KeyKind::S)
-        .index("type-index", ("eventType".into(), KeyKind::S), at())
-        .index("source-index", ("source".into(), KeyKind::S), at())
-        .index("correlation-index", ("correlationId".into(), KeyKind::S), at())
-        .ttl("ttl")
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        let at = || Some(("at".into(), KeyKind::S));
+        Table::new("tidings-events", "day", KeyKind::S)
+            .sort("at", KeyKind::S)
+            .index("type-index", ("eventType".into(), KeyKind::S), at())
+            .index("source-index", ("source".into(), KeyKind::S), at())
+            .index("correlation-index", ("correlationId".into(), KeyKind::S), at())
+            .ttl("ttl")
+    });
+    &TABLE
 }
 
 /// Where the event of an id is; also what recognises a duplicate.
 #[must_use]
-pub fn ids_table() -> Table {
-    Table::new("tidings-event-ids", "eventId", KeyKind::S).sort("from", KeyKind::S).ttl("ttl")
+pub fn ids_table() -> &'static Table {
+    static TABLE: LazyLock<Table> =
+        LazyLock::new(|| Table::new("tidings-event-ids", "eventId", KeyKind::S).sort("from", KeyKind::S).ttl("ttl"));
+    &TABLE
 }
 
 /// The days that have events, so that a list over all of them need not try every day.
 #[must_use]
-pub fn days_table() -> Table {
-    Table::new("tidings-event-days", "kind", KeyKind::S).sort("day", KeyKind::S).ttl("ttl")
+pub fn days_table() -> &'static Table {
+    static TABLE: LazyLock<Table> =
+        LazyLock::new(|| Table::new("tidings-event-days", "kind", KeyKind::S).sort("day", KeyKind::S).ttl("ttl"));
+    &TABLE
 }
 
 pub const DAYS: &str = "day";
@@ -46,7 +55,7 @@ pub struct NewEvent<'a> {
     pub json: String,
     pub received_at: Timestamp,
     /// Makes the key unique among events of one instant.
-    pub unique: uuid::Uuid,
+    pub unique: u64,
     pub expires_at: i64,
 }
 
@@ -57,7 +66,7 @@ impl NewEvent<'_> {
     }
 
     fn at(&self) -> String {
-        format!("{}#{}", time::iso_micros(self.envelope.event_timestamp), self.unique.simple())
+        format!("{}#{:016x}", time::iso_micros(self.envelope.event_timestamp), self.unique)
     }
 
     /// The writes that store it, unless an event of the same id and source came after `duplicate_since`.
@@ -86,7 +95,7 @@ impl NewEvent<'_> {
             .with("receivedAt", self.received_at.as_microsecond())
             .with("event", self.json)
             .with("ttl", self.expires_at);
-        [Write::put(&ids_table(), id).when(unseen), Write::insert(&table(), event)]
+        [Write::put(ids_table(), id).when(unseen), Write::insert(table(), event)]
     }
 }
 
@@ -113,8 +122,7 @@ impl StoredEvent {
             let received_at = Timestamp::from_microsecond(item.int("receivedAt")?).ok()?;
             Some((item.str("event")?.to_owned(), received_at))
         };
-        let (json, received_at) =
-            read().ok_or_else(|| Error::Corrupt("a stored event cannot be read".to_owned()))?;
+        let (json, received_at) = read().ok_or_else(|| Error::Corrupt("a stored event cannot be read".to_owned()))?;
         Ok(Self { json, received_at, item })
     }
 

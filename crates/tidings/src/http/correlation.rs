@@ -35,7 +35,9 @@ fn is_acceptable(text: &str) -> bool {
 fn trace_id(header: &str) -> Option<&str> {
     let mut parts = header.split('-');
     let (version, trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let hex = |text: &str, len: usize| text.len() == len && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    let hex = |text: &str, len: usize| {
+        text.len() == len && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
     let well_formed = hex(version, 2) && version != "ff" && hex(trace, 32) && hex(parent, 16) && hex(flags, 2);
     let extra_allowed = version != "00" || parts.next().is_none();
     let not_zero = trace.bytes().any(|b| b != b'0') && parent.bytes().any(|b| b != b'0');
@@ -58,7 +60,14 @@ mod tests {
 
     #[test]
     fn an_id_with_odd_characters_is_replaced() {
-        for (text, good) in [("order-17", true), ("a b", false), ("", false), ("ä", false), (&"x".repeat(128), true), (&"x".repeat(129), false)] {
+        for (text, good) in [
+            ("order-17", true),
+            ("a b", false),
+            ("", false),
+            ("ä", false),
+            (&"x".repeat(128), true),
+            (&"x".repeat(129), false),
+        ] {
             assert_eq!(is_acceptable(text), good, "{text}");
         }
     }

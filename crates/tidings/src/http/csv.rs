@@ -17,7 +17,8 @@ pub fn row(cells: &[&str]) -> String {
 fn push_cell(out: &mut String, cell: &str) {
     // A sign behind white space, or in its full-width form, still starts a formula in some programs.
     let first = cell.trim_start().chars().next();
-    let guarded = matches!(first, Some('=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠')) || cell.starts_with(['\t', '\r', '\n']);
+    let guarded = matches!(first, Some('=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠'))
+        || cell.starts_with(['\t', '\r', '\n']);
     let quoted = cell.contains([',', '"', '\r', '\n']);
     if quoted {
         out.push('"');

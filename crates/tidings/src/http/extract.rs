@@ -23,7 +23,8 @@ impl<T: Serialize> IntoResponse for Json<T> {
             Ok(body) => (self.0, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
             Err(error) => {
                 tracing::error!(%error, "an answer cannot be written as JSON");
-                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer cannot be written").into_response()
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer cannot be written")
+                    .into_response()
             }
         }
     }

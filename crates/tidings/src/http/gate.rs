@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -64,7 +64,9 @@ impl Gatekeeper {
         let correlation = CorrelationId::of(request.headers(), &*self.services.ids, self.services.clock.now());
         let path = request.uri().path();
         let problem = match refusal {
-            Refusal::NotFound => Problem::not_found(format!("there is nothing at {path}; GET /openapi.json lists what there is")),
+            Refusal::NotFound => {
+                Problem::not_found(format!("there is nothing at {path}; GET /openapi.json lists what there is"))
+            }
             Refusal::Method => {
                 let detail = format!("{} is not possible on {path}; GET /openapi.json lists what is", request.method());
                 Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", detail)
@@ -73,17 +75,12 @@ impl Gatekeeper {
         finish(problem.into_response(), &correlation)
     }
 
-    async fn recognise(&self, request: &Request) -> Result<Caller, Problem> {
+    async fn recognise(&self, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Caller, Problem> {
         let unauthorized = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
-        let Some(value) = request.headers().get(header::AUTHORIZATION) else {
+        let Some(value) = headers.get(header::AUTHORIZATION) else {
             return Err(unauthorized("this call needs a token: send the header `Authorization: Bearer TOKEN`"));
         };
-        let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
         let now = self.services.clock.monotonic();
-        if let Some(seconds) = peer.and_then(|peer| self.failed_logins.blocked(peer, now)) {
-            let detail = "too many unknown tokens came from this address; wait a moment";
-            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-requests", detail).retry_after(seconds));
-        }
         let bearer = value.to_str().ok().and_then(|text| {
             let (scheme, token) = text.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
@@ -94,10 +91,14 @@ impl Gatekeeper {
         };
         match caller {
             Some(caller) => self.within_rate(caller, now),
-            None => {
-                self.note_failure(peer, now);
-                Err(unauthorized("the token is unknown, revoked or expired"))
-            }
+            // A known token always passes: others behind the same address must not be locked out with a guesser.
+            None => match self.guessed(peer, now) {
+                Some(seconds) => {
+                    let detail = "too many unknown tokens came from this address; wait a moment";
+                    Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-requests", detail).retry_after(seconds))
+                }
+                None => Err(unauthorized("the token is unknown, revoked or expired")),
+            },
         }
     }
 
@@ -109,10 +110,14 @@ impl Gatekeeper {
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-requests", detail).retry_after(1))
     }
 
-    fn note_failure(&self, peer: Option<IpAddr>, now: Duration) {
-        if let Some(peer) = peer {
+    /// Counts an unknown token; gives the seconds to wait if there were too many.
+    fn guessed(&self, peer: Option<IpAddr>, now: Duration) -> Option<u64> {
+        let peer = peer?;
+        let blocked = self.failed_logins.blocked(peer, now);
+        if blocked.is_none() {
             self.failed_logins.note(peer, now);
         }
+        blocked
     }
 }
 
@@ -132,12 +137,13 @@ impl Gate {
 
     async fn check(&self, request: Request, correlation: &CorrelationId, next: Next) -> Result<Response, Problem> {
         let services = &self.keeper.services;
+        let (mut parts, body) = request.into_parts();
+        let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
         let caller = match &self.access {
             Access::Public => None,
-            Access::Scopes(scopes) => Some(permitted(self.keeper.recognise(&request).await?, scopes)?),
+            Access::Scopes(scopes) => Some(permitted(self.keeper.recognise(&parts.headers, peer).await?, scopes)?),
         };
-        let params = Params::read(request.uri().query(), &self.params)?;
-        let (mut parts, body) = request.into_parts();
+        let params = Params::read(parts.uri.query(), &self.params)?;
         parts.extensions.insert(params);
         parts.extensions.insert(correlation.clone());
         let limits = &services.config.limits;
@@ -200,7 +206,10 @@ fn finish(response: Response, correlation: &CorrelationId) -> Response {
         Some(problem) => {
             if problem.status.is_server_error() {
                 tracing::warn!(
-                    status = problem.status.as_u16(), detail = problem.detail, correlation_id = correlation.0, "request failed"
+                    status = problem.status.as_u16(),
+                    detail = problem.detail,
+                    correlation_id = correlation.0,
+                    "request failed"
                 );
             }
             problem.render(&correlation.0)

@@ -3,6 +3,8 @@
 //! The answer is stored after the effect. A crash between the two would let a retry run the handler again, so
 //! handlers that make ids take them from the key's [`IdempotencySeed`]: the second run then finds its own work done.
 
+use std::sync::LazyLock;
+
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,8 +29,9 @@ const ANSWER_BYTES: usize = 390 * 1024;
 const KEPT_HEADERS: [HeaderName; 2] = [header::CONTENT_TYPE, header::LOCATION];
 
 #[must_use]
-pub fn table() -> Table {
-    Table::new("tidings-idempotency", "id", KeyKind::S).ttl("ttl")
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new("tidings-idempotency", "id", KeyKind::S).ttl("ttl"));
+    &TABLE
 }
 
 pub struct Idempotency {
@@ -86,7 +89,14 @@ impl Idempotency {
         Self { store, clock, kept_seconds, running: Mutex::default() }
     }
 
-    pub fn key(&self, caller: &Caller, route: &str, path: &str, key: &HeaderValue, body: &Bytes) -> Result<RequestKey, Problem> {
+    pub fn key(
+        &self,
+        caller: &Caller,
+        route: &str,
+        path: &str,
+        key: &HeaderValue,
+        body: &Bytes,
+    ) -> Result<RequestKey, Problem> {
         let key = key.to_str().ok().filter(|key| (1..=KEY_CHARS).contains(&key.len())).ok_or_else(|| {
             Problem::invalid_field("Idempotency-Key", format!("must be 1 to {KEY_CHARS} printable ASCII characters"))
         })?;
@@ -103,7 +113,7 @@ impl Idempotency {
     /// The first answer to this key, from the store or by running the handler.
     pub async fn once(&self, key: RequestKey, handler: impl Future<Output = Response>) -> Result<Response, Problem> {
         let _running = Running::start(&self.running, &key.id)?;
-        if let Some(item) = self.store.get(&table(), &Key::new(&key.id)).await? {
+        if let Some(item) = self.store.get(table(), &Key::new(&key.id)).await? {
             return replay(&item, &key);
         }
         let response = handler.await;
@@ -124,7 +134,7 @@ impl Idempotency {
                 let value = parts.headers.get(&name).and_then(|value| value.to_str().ok());
                 item = item.with_some(name.to_string(), value);
             }
-            self.store.transact(vec![Write::put(&table(), item)]).await?;
+            self.store.transact(vec![Write::put(table(), item)]).await?;
         }
         Ok(Response::from_parts(parts, Body::from(body)))
     }

@@ -79,12 +79,21 @@ impl Default for Metrics {
         registry.register("events", "Events by what became of them at the door", metrics.events.clone());
         let help = "Time to write and fsync one group of transactions";
         registry.register_with_unit("store_commit", help, Unit::Seconds, metrics.commit_seconds.clone());
-        registry.register("store_commit_transactions", "Transactions in one group", metrics.commit_transactions.clone());
+        registry.register(
+            "store_commit_transactions",
+            "Transactions in one group",
+            metrics.commit_transactions.clone(),
+        );
         registry.register_with_unit("store_commit", "Item bytes written", Unit::Bytes, metrics.commit_bytes.clone());
         registry.register("store_expired_items", "Expired items that were removed", metrics.expired.clone());
         registry.register("store_ready", "1 while the store takes writes", metrics.store_ready.clone());
         registry.register("store_sequence", "Number of the last durable commit", metrics.store_sequence.clone());
-        registry.register_with_unit("store_disk", "Space the store takes", Unit::Bytes, metrics.store_disk_bytes.clone());
+        registry.register_with_unit(
+            "store_disk",
+            "Space the store takes",
+            Unit::Bytes,
+            metrics.store_disk_bytes.clone(),
+        );
         registry.register("http_connections", "Open HTTP connections", metrics.connections.clone());
         Self { registry, ..metrics }
     }
@@ -95,7 +104,8 @@ impl Metrics {
     #[must_use]
     pub fn route(&self, method: &str, route: &str) -> RouteMetrics {
         let labels = |status| StatusLabels { method: method.to_owned(), route: route.to_owned(), status };
-        let by_class = ["1xx", "2xx", "3xx", "4xx", "5xx"].map(|class| self.requests.get_or_create_owned(&labels(class)));
+        let by_class =
+            ["1xx", "2xx", "3xx", "4xx", "5xx"].map(|class| self.requests.get_or_create_owned(&labels(class)));
         let labels = RouteLabels { method: method.to_owned(), route: route.to_owned() };
         RouteMetrics { by_class, seconds: self.request_seconds.get_or_create_owned(&labels) }
     }

@@ -82,9 +82,10 @@ fn parameters(route: &Route) -> Value {
     let in_path = in_path.map(|name| {
         json!({ "name": name.trim_start_matches('*'), "in": "path", "required": true, "schema": { "type": "string" } })
     });
-    let in_query = route.params.iter().map(|param| {
-        json!({ "name": param.0, "in": "query", "description": param.1, "schema": { "type": "string" } })
-    });
+    let in_query = route
+        .params
+        .iter()
+        .map(|param| json!({ "name": param.0, "in": "query", "description": param.1, "schema": { "type": "string" } }));
     let mut all: Vec<Value> = in_path.chain(in_query).collect();
     if route.method == axum::http::Method::POST && !matches!(route.access, Access::Public) {
         all.push(json!({

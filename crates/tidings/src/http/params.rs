@@ -18,8 +18,9 @@ impl Params {
     /// Reads a query string and refuses parameters that the route does not know, or that come twice.
     pub fn read(query: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
         let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(Self::default()) };
-        let pairs: Vec<(String, String)> =
-            form_urlencoded::parse(query.as_bytes()).map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
+            .map(|(name, value)| (name.into_owned(), value.into_owned()))
+            .collect();
         let mut errors = Vec::new();
         for (place, (name, _)) in pairs.iter().enumerate() {
             if !known.contains(&name.as_str()) {
@@ -35,7 +36,11 @@ impl Params {
     /// A parameter's text; an empty one counts as absent.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+        self.pairs
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
     }
 
     /// A whole number within `range`, or `default`.
@@ -58,7 +63,8 @@ impl Params {
         match read? {
             Some(at) => Some(at),
             None => {
-                self.errors.push(FieldError::new(name, "must be a date or a time as in 2026-01-31 or 2026-01-31T12:00:00Z"));
+                self.errors
+                    .push(FieldError::new(name, "must be a date or a time as in 2026-01-31 or 2026-01-31T12:00:00Z"));
                 None
             }
         }
@@ -109,7 +115,16 @@ mod tests {
     // SX-10: validated, never clamped.
     #[test]
     fn numbers_are_checked_at_their_limits() {
-        for (text, good) in [("1", true), ("100", true), ("0", false), ("101", false), ("-1", false), ("abc", false), ("", false), ("1.5", false)] {
+        for (text, good) in [
+            ("1", true),
+            ("100", true),
+            ("0", false),
+            ("101", false),
+            ("-1", false),
+            ("abc", false),
+            ("", false),
+            ("1.5", false),
+        ] {
             let mut params = Params::read(Some(&format!("limit={text}")), &["limit"]).unwrap();
             params.number("limit", 1..=100, 50);
             assert_eq!(params.finish().is_ok(), good, "{text:?}");

@@ -113,11 +113,14 @@ impl From<tidings_store::Error> for Problem {
         use tidings_store::Error;
         let unavailable = |detail: String| Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
         match &error {
-            Error::Full(_) => Self::new(StatusCode::INSUFFICIENT_STORAGE, "disk-full", error.to_string()).retry_after(30),
+            Error::Full(_) => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "disk-full", error.to_string()).retry_after(30)
+            }
             Error::ReadOnly(_) => unavailable(error.to_string()).retry_after(30),
             Error::Throttled(_) => unavailable(error.to_string()).retry_after(1),
             Error::Conflict { .. } => {
-                unavailable("somebody else changed the same thing at the same time; try again".to_owned()).retry_after(1)
+                unavailable("somebody else changed the same thing at the same time; try again".to_owned())
+                    .retry_after(1)
             }
             Error::Invalid(_) | Error::Corrupt(_) | Error::Open(_) | Error::Failed { .. } => {
                 tracing::error!(error = %error, source = ?std::error::Error::source(&error), "the store failed a request");

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 
 use super::gate::Peer;
 use super::metrics::Metrics;
+use crate::workers::turned_true;
 
 /// Bytes of a request's head; more is answered with 431.
 const HEAD_BYTES: usize = 64 * 1024;
@@ -37,7 +38,7 @@ impl Server {
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
-                _ = stop.wait_for(|stop| *stop) => break,
+                () = turned_true(&mut stop) => break,
                 Some(_) = open.join_next(), if !open.is_empty() => continue,
             };
             let (stream, peer) = match accepted {
@@ -69,17 +70,26 @@ impl Server {
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr, mut stop: watch::Receiver<bool>) -> impl Future<Output = ()> + use<> {
+    fn serve(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        mut stop: watch::Receiver<bool>,
+    ) -> impl Future<Output = ()> + use<> {
         let service = tower_http_service(self.router.clone(), peer);
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(self.header_timeout).max_buf_size(HEAD_BYTES).keep_alive(true);
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.header_timeout)
+            .max_buf_size(HEAD_BYTES)
+            .keep_alive(true);
         async move {
             let _ = stream.set_nodelay(true);
             let connection = builder.serve_connection(TokioIo::new(stream), service);
             let mut connection = std::pin::pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
-                _ = stop.wait_for(|stop| *stop) => {
+                () = turned_true(&mut stop) => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
                 }

@@ -75,10 +75,30 @@ impl Ingest {
         }
     }
 
-    /// Stores the good events, each in a transaction of its own; all share the committer's next fsyncs.
-    /// An error means that some may not be stored: sending the same again is safe, for what is stored is a duplicate.
+    /// Stores the good events, each in a transaction of its own. An error means that some may not be stored:
+    /// sending the same again is safe, for what is stored is a duplicate.
     pub async fn accept(&self, drafts: Vec<Draft>) -> Result<Vec<Receipt>, Error> {
-        let receipts = futures_util::future::try_join_all(drafts.into_iter().map(|draft| self.accept_one(draft))).await?;
+        let now = self.clock.now();
+        let mut transactions = Vec::with_capacity(drafts.len());
+        let mut notes = Vec::with_capacity(drafts.len());
+        for draft in &drafts {
+            if let Draft::Good(envelope) = draft {
+                let (writes, noted) = self.transaction(envelope, now);
+                transactions.push(writes);
+                notes.push(noted);
+            }
+        }
+        let mut outcomes = self.store.transact_each(transactions).await.into_iter().zip(notes);
+        let mut receipts = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            receipts.push(match draft {
+                Draft::Bad { errors, too_large } => rejection(errors, too_large),
+                Draft::Good(envelope) => match outcomes.next() {
+                    Some((outcome, noted)) => self.receipt(envelope, outcome, noted, now)?,
+                    None => return Err(Error::ReadOnly("the store gave too few answers".to_owned())),
+                },
+            });
+        }
         let count = |status: &str| receipts.iter().filter(|receipt| receipt.status == status).count() as u64;
         for status in ["accepted", "duplicate", "rejected"] {
             self.metrics.events(status, count(status));
@@ -86,48 +106,61 @@ impl Ingest {
         Ok(receipts)
     }
 
-    async fn accept_one(&self, draft: Draft) -> Result<Receipt, Error> {
-        let envelope = match draft {
-            Draft::Good(envelope) => envelope,
-            Draft::Bad { errors, too_large } => {
-                return Ok(Receipt { event_id: None, correlation_id: None, status: "rejected", errors, too_large });
-            }
-        };
-        let now = self.clock.now();
-        let json = envelope.to_json();
+    /// The one transaction of an event, and what to remember once it is done.
+    fn transaction(&self, envelope: &Envelope, now: Timestamp) -> (Vec<Write>, Noted) {
         let new = NewEvent {
-            envelope: &envelope,
-            json,
+            envelope,
+            json: envelope.to_json(),
             received_at: now,
-            unique: self.ids.uuid(now),
+            unique: self.unique(),
             expires_at: now.as_second().saturating_add(self.retention_seconds),
         };
         let day = new.day();
         let note_day = self.day_to_note(&day, now);
-        let duplicate_since = now.saturating_sub(std::time::Duration::from_secs(self.duplicate_seconds.unsigned_abs()));
-        let duplicate_since = duplicate_since.unwrap_or(Timestamp::MIN);
-        let announced = self.live_json(&new);
-        let mut writes = Vec::from(new.writes(duplicate_since));
-        writes.extend(note_day.clone());
-        let correlation_id = match self.store.transact(writes).await {
+        let noted = Noted {
+            day: note_day.is_some().then_some(day),
+            announcement: (self.live.listeners() > 0).then(|| new.json.clone()),
+        };
+        let window = std::time::Duration::from_secs(self.duplicate_seconds.unsigned_abs());
+        let mut writes = Vec::from(new.writes(now.saturating_sub(window).unwrap_or(Timestamp::MIN)));
+        writes.extend(note_day);
+        (writes, noted)
+    }
+
+    /// What the sender hears of an event whose transaction is decided.
+    fn receipt(
+        &self,
+        envelope: Envelope,
+        outcome: Result<(), Error>,
+        noted: Noted,
+        now: Timestamp,
+    ) -> Result<Receipt, Error> {
+        let known_correlation = match outcome {
             Ok(()) => None,
             Err(error) => Some(duplicate_of(error)?),
         };
-        if note_day.is_some() {
-            self.days().insert(day, now.as_second());
+        if known_correlation.is_none() {
+            if let Some(day) = noted.day {
+                self.days().insert(day, now.as_second());
+            }
+            if let Some(json) = noted.announcement {
+                self.live.announce(LiveEvent { event_type: envelope.event_type.clone(), json });
+            }
         }
-        let status = if correlation_id.is_some() { "duplicate" } else { "accepted" };
-        if correlation_id.is_none()
-            && let Some(json) = announced
-        {
-            self.live.announce(LiveEvent { event_type: envelope.event_type.clone(), json });
-        }
-        Ok(receipt(envelope, correlation_id, status))
+        let status = if known_correlation.is_some() { "duplicate" } else { "accepted" };
+        Ok(Receipt {
+            event_id: Some(envelope.event_id),
+            correlation_id: Some(known_correlation.unwrap_or(envelope.correlation_id)),
+            status,
+            errors: Vec::new(),
+            too_large: false,
+        })
     }
 
-    /// What listeners will see, if there are any.
-    fn live_json(&self, new: &NewEvent<'_>) -> Option<String> {
-        (self.live.listeners() > 0).then(|| new.json.clone())
+    fn unique(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.ids.random(&mut bytes);
+        u64::from_be_bytes(bytes)
     }
 
     /// The write that puts a day on record, unless it has been there long enough not to need it.
@@ -138,7 +171,7 @@ impl Ingest {
         }
         let expires_at = now.saturating_add(self.retention_seconds).saturating_add(DAY_SECONDS);
         let item = Item::new().with("kind", record::DAYS).with("day", day).with("ttl", expires_at);
-        Some(Write::put(&record::days_table(), item))
+        Some(Write::put(record::days_table(), item))
     }
 
     fn days(&self) -> std::sync::MutexGuard<'_, HashMap<String, i64>> {
@@ -146,14 +179,16 @@ impl Ingest {
     }
 }
 
-fn receipt(envelope: Envelope, known_correlation: Option<String>, status: &'static str) -> Receipt {
-    Receipt {
-        event_id: Some(envelope.event_id),
-        correlation_id: Some(known_correlation.unwrap_or(envelope.correlation_id)),
-        status,
-        errors: Vec::new(),
-        too_large: false,
-    }
+/// What is left to do once an event is stored.
+struct Noted {
+    /// The day that its transaction puts on record.
+    day: Option<String>,
+    /// What listeners will see, if there are any.
+    announcement: Option<String>,
+}
+
+fn rejection(errors: Vec<FieldError>, too_large: bool) -> Receipt {
+    Receipt { event_id: None, correlation_id: None, status: "rejected", errors, too_large }
 }
 
 /// The correlation id of the event that was there first, if that is why the transaction failed.

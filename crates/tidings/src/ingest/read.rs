@@ -81,7 +81,9 @@ pub fn read_events(
             match text.trim_start().as_bytes().first() {
                 Some(b'[') => reader(envelope::read).array(text),
                 Some(_) => Ok(Received::One(Box::new(reader(envelope::read).one(0, text)))),
-                None => Err(Problem::bad_request("the body is empty; send an event, a JSON array of events, or NDJSON")),
+                None => {
+                    Err(Problem::bad_request("the body is empty; send an event, a JSON array of events, or NDJSON"))
+                }
             }
         }
         other => {
@@ -97,7 +99,8 @@ pub fn read_events(
 impl Reader<'_> {
     fn one(&self, place: usize, text: &str) -> Draft {
         if text.len() > self.limits.event_bytes {
-            let message = format!("the event has {} bytes, at most {} are allowed", text.len(), self.limits.event_bytes);
+            let message =
+                format!("the event has {} bytes, at most {} are allowed", text.len(), self.limits.event_bytes);
             return Draft::Bad { errors: vec![FieldError::new("", message)], too_large: true };
         }
         let make_id = || self.ids.uuid(place).to_string();
@@ -130,7 +133,8 @@ impl Reader<'_> {
         match draft {
             Draft::Bad { mut errors, too_large } => {
                 for error in &mut errors {
-                    error.field = format!("line {}{}{}", number + 1, if error.field.is_empty() { "" } else { ": " }, error.field);
+                    error.field =
+                        format!("line {}{}{}", number + 1, if error.field.is_empty() { "" } else { ": " }, error.field);
                 }
                 Draft::Bad { errors, too_large }
             }
@@ -142,7 +146,9 @@ impl Reader<'_> {
         let most = self.limits.events;
         match count {
             0 => Err(Problem::bad_request("there is no event in the body")),
-            n if n > most => Err(Problem::too_large(format!("there are {n} events in the body, at most {most} are allowed at once"))),
+            n if n > most => {
+                Err(Problem::too_large(format!("there are {n} events in the body, at most {most} are allowed at once")))
+            }
             _ => Ok(()),
         }
     }

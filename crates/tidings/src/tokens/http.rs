@@ -92,7 +92,8 @@ async fn create(
     let new = read_new(&body, caller.name(), services.clock.now())?;
     let (token, text, write) = services.tokens.make(new);
     let scopes: Vec<_> = token.scopes.iter().map(ToString::to_string).collect();
-    let action = Action::new("token.create", "token", &token.id).details(json!({ "name": token.name, "scopes": scopes }));
+    let action =
+        Action::new("token.create", "token", &token.id).details(json!({ "name": token.name, "scopes": scopes }));
     services.audit.record_with(&caller.name(), &correlation.0, action, vec![write]).await?;
     Ok(Json(StatusCode::CREATED, CreatedToken { view: token.into(), token: text }))
 }
@@ -130,12 +131,19 @@ fn read_new(body: &JsonText, created_by: String, now: Timestamp) -> Result<NewTo
         Some(at) => match at.as_str().and_then(|at| at.parse::<Timestamp>().ok()).filter(|at| *at > now) {
             Some(at) => Some(at),
             None => {
-                errors.push(FieldError::new("expires_at", "must be a time in the future, as in \"2027-01-31T12:00:00Z\""));
+                errors.push(FieldError::new(
+                    "expires_at",
+                    "must be a time in the future, as in \"2027-01-31T12:00:00Z\"",
+                ));
                 None
             }
         },
     };
-    if errors.is_empty() { Ok(NewToken { name, scopes, expires_at, created_by }) } else { Err(Problem::invalid(errors)) }
+    if errors.is_empty() {
+        Ok(NewToken { name, scopes, expires_at, created_by })
+    } else {
+        Err(Problem::invalid(errors))
+    }
 }
 
 async fn revoke(

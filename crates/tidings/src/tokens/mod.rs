@@ -92,7 +92,7 @@ impl Tokens {
             created_by: new.created_by,
             expires_at: new.expires_at,
         };
-        let write = Write::insert(&table(), token.to_item());
+        let write = Write::insert(table(), token.to_item());
         (token, text, write)
     }
 
@@ -101,7 +101,7 @@ impl Tokens {
         let mut tokens = Vec::new();
         let mut query = Query::new(record::partition()).limit(500);
         loop {
-            let page = self.store.query(&table(), &query).await?;
+            let page = self.store.query(table(), &query).await?;
             for item in &page.items {
                 tokens.push(Token::from_item(item)?);
             }
@@ -116,13 +116,13 @@ impl Tokens {
         if id.is_empty() || id.len() > 64 {
             return Ok(None);
         }
-        self.store.get(&table(), &record::key(id)).await?.map(|item| Token::from_item(&item)).transpose()
+        self.store.get(table(), &record::key(id)).await?.map(|item| Token::from_item(&item)).transpose()
     }
 
     /// The write that revokes a token; [`Tokens::forget`] it once the write is done.
     #[must_use]
     pub fn revocation(&self, id: &str) -> Write {
-        Write::delete(&table(), record::key(id))
+        Write::delete(table(), record::key(id))
     }
 
     pub fn forget(&self, id: &str) {

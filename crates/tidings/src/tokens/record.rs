@@ -1,13 +1,17 @@
 //! A token as it is stored: never the token itself, only what recognises it.
 
+use std::sync::LazyLock;
+
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Item, Key, KeyKind, Table, Value};
 
 use super::Scope;
 
 #[must_use]
-pub fn table() -> Table {
-    Table::new("tidings-tokens", "kind", KeyKind::S).sort("id", KeyKind::S).ttl("ttl")
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> =
+        LazyLock::new(|| Table::new("tidings-tokens", "kind", KeyKind::S).sort("id", KeyKind::S).ttl("ttl"));
+    &TABLE
 }
 
 /// All tokens stand in one partition: they are few, and listed together.

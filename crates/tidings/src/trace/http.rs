@@ -14,10 +14,15 @@ use crate::tokens::{Caller, Scope};
 #[must_use]
 pub fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/trace/{correlationId}", "Everything that shares a correlation id, oldest first", trace)
-            .scopes(&[Scope::Read])
-            .params(&[Param("limit", "1 to 1000, default 200"), Param("cursor", "Where the page before ended")])
-            .answer::<Timeline>(200, "The timeline; empty if nothing is known of the id"),
+        Route::new(
+            Method::GET,
+            "/trace/{correlationId}",
+            "Everything that shares a correlation id, oldest first",
+            trace,
+        )
+        .scopes(&[Scope::Read])
+        .params(&[Param("limit", "1 to 1000, default 200"), Param("cursor", "Where the page before ended")])
+        .answer::<Timeline>(200, "The timeline; empty if nothing is known of the id"),
     ]
 }
 

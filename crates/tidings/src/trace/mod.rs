@@ -26,7 +26,7 @@ pub struct Step {
 /// A table that has an index `correlation-index` over its items in the order of time.
 struct Source {
     kind: &'static str,
-    table: Table,
+    table: &'static Table,
     step: fn(Item) -> Result<Step, Error>,
 }
 
@@ -36,7 +36,12 @@ pub struct Trace<'a> {
 
 impl Trace<'_> {
     /// One page of the timeline; the cursor holds where each source stands.
-    pub async fn page(&self, correlation_id: &str, limit: usize, after: Option<Item>) -> Result<(Vec<Step>, Option<Item>), Error> {
+    pub async fn page(
+        &self,
+        correlation_id: &str,
+        limit: usize,
+        after: Option<Item>,
+    ) -> Result<(Vec<Step>, Option<Item>), Error> {
         let sources = sources();
         let mut found = Vec::new();
         let mut next = after.unwrap_or_default();

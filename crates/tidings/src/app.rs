@@ -1,0 +1,260 @@
+//! The whole system put together: `App::open` opens the store and binds, `App::run` serves until told to stop.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidings_core::ids::IdSource;
+use tidings_core::time::Clock;
+use tidings_store::embedded::{Embedded, Options};
+use tidings_store::{Store, Table};
+use tokio::net::TcpListener;
+
+use crate::audit::{self, Action, Audit};
+use crate::bench::limit::Appender;
+use crate::config::Config;
+use crate::events::{Events, Live, record};
+use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
+use crate::ingest::Ingest;
+use crate::secrets;
+use crate::tokens::{self, NewToken, Scope, Tokens};
+use crate::workers::Workers;
+
+/// How often expired items are removed, and how many at once.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+const SWEEP_MOST: usize = 20_000;
+
+/// What handlers and workers need; cheap to clone.
+#[derive(Clone)]
+pub struct Services(Arc<Parts>);
+
+/// The parts of a running server.
+pub struct Parts {
+    pub config: Config,
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<dyn IdSource>,
+    pub store: Arc<dyn Store>,
+    /// The same store, if it is the embedded engine: for what only that can do.
+    pub embedded: Option<Arc<Embedded>>,
+    pub metrics: Arc<Metrics>,
+    pub tokens: Tokens,
+    pub audit: Audit,
+    pub sealer: Sealer,
+    pub idempotency: Idempotency,
+    pub events: Events,
+    pub live: Live,
+    pub ingest: Ingest,
+    pub workers: Workers,
+    /// For `bench limit` only.
+    pub limit: Option<Appender>,
+}
+
+impl std::ops::Deref for Services {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+/// What the outside world gives a server.
+pub struct Surroundings {
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<dyn IdSource>,
+    /// Only for the crash tests' negative control.
+    pub acknowledge_before_fsync: bool,
+    /// Only for `bench`: a file that `POST /limit` appends to.
+    pub limit_file: Option<PathBuf>,
+}
+
+/// Why a server cannot start; one sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Store(#[from] tidings_store::Error),
+    #[error("cannot listen on {address}: {source}; choose another address with --listen")]
+    Listen { address: std::net::SocketAddr, source: std::io::Error },
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Write { path: PathBuf, source: std::io::Error },
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+/// A server that is ready to run.
+pub struct App {
+    pub services: Services,
+    listener: TcpListener,
+    /// The address it is reached at.
+    pub url: String,
+    /// Where the administrator's token was written, if this is the first start.
+    pub first_token: Option<PathBuf>,
+}
+
+/// Every table of the system.
+#[must_use]
+pub fn tables() -> Vec<Table> {
+    [
+        record::table(),
+        record::ids_table(),
+        record::days_table(),
+        tokens::table(),
+        audit::table(),
+        secrets::table(),
+        http::idempotency_table(),
+    ]
+    .map(Clone::clone)
+    .to_vec()
+}
+
+impl App {
+    /// Opens the store, makes what a first start needs, and binds the address.
+    pub async fn open(mut config: Config, surroundings: Surroundings) -> Result<Self, StartError> {
+        if config.store.engine != crate::config::store::Engine::Embedded {
+            let sentence = "the DynamoDB engine is not part of this version; set store.engine to \"embedded\"";
+            return Err(StartError::Unsupported(sentence.to_owned()));
+        }
+        let listener = TcpListener::bind(config.listen).await;
+        let listener = listener.map_err(|source| StartError::Listen { address: config.listen, source })?;
+        if let Ok(address) = listener.local_addr() {
+            config.set_listen(address);
+        }
+        let metrics = Arc::new(Metrics::default());
+        let embedded = Arc::new(open_store(&config, &surroundings, &metrics)?);
+        let Surroundings { clock, ids, limit_file, .. } = surroundings;
+        let store: Arc<dyn Store> = Arc::clone(&embedded) as Arc<dyn Store>;
+        let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
+        let limit = limit_file.map(|path| {
+            Appender::create(&path, crate::bench::limit::FILE_BYTES)
+                .map_err(|source| StartError::Write { path, source })
+        });
+        let live = Live::default();
+        let ingest = Ingest::new(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            Arc::clone(&ids),
+            Arc::clone(&metrics),
+            live.clone(),
+            &config,
+        );
+        let parts = Parts {
+            tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
+            audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
+            sealer,
+            idempotency: Idempotency::new(Arc::clone(&store), Arc::clone(&clock), config.retention.idempotency_hours),
+            events: Events::new(Arc::clone(&store)),
+            live,
+            ingest,
+            workers: Workers::default(),
+            limit: limit.transpose()?,
+            config,
+            clock,
+            ids,
+            store,
+            embedded: Some(embedded),
+            metrics,
+        };
+        let url = format!("http://{}", parts.config.listen);
+        let services = Services(Arc::new(parts));
+        let first_token = services.make_first_token().await?;
+        Ok(Self { services, listener, url, first_token })
+    }
+
+    /// Serves until `stop` is ready, then finishes what is under way.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StartError> {
+        let Self { services, listener, url, .. } = self;
+        let announcement = services.config.data_dir.join("server.json");
+        let text = serde_json::json!({ "url": url, "pid": std::process::id() }).to_string();
+        write_file(&announcement, &text)?;
+        services.start_workers();
+
+        let mut routes = http::routes();
+        if services.limit.is_some() {
+            routes.push(crate::admin::limit_route());
+        }
+        let limits = &services.config.limits;
+        let server = Server {
+            listener,
+            router: http::router(services.clone(), routes),
+            metrics: Arc::clone(&services.metrics),
+            connections: usize::try_from(limits.connections).unwrap_or(usize::MAX),
+            header_timeout: Duration::from_secs(limits.header_timeout_seconds),
+        };
+        let serving = tokio::spawn(server.run(services.workers.stopping()));
+        stop.await;
+        tracing::info!("stopping: finishing what is under way");
+        services.workers.stop();
+        let _ = serving.await;
+        services.workers.ended().await;
+        let _ = std::fs::remove_file(announcement);
+        Ok(())
+    }
+}
+
+impl Services {
+    fn start_workers(&self) {
+        if let Some(embedded) = &self.embedded {
+            let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
+            self.workers.spawn("sweep", SWEEP_EVERY, move || {
+                let (embedded, metrics) = (Arc::clone(&embedded), Arc::clone(&metrics));
+                async move {
+                    let swept = embedded.sweep(SWEEP_MOST).await.map_err(|e| e.to_string())?;
+                    metrics.expired.inc_by(swept as u64);
+                    Ok(())
+                }
+            });
+        }
+    }
+
+    /// On the first start: the administrator's token, in a file that only the owner can read.
+    async fn make_first_token(&self) -> Result<Option<PathBuf>, StartError> {
+        let path = self.config.data_dir.join("admin.token");
+        if !self.tokens.list().await?.is_empty() {
+            return Ok(None);
+        }
+        let new = NewToken {
+            name: "first administrator".to_owned(),
+            scopes: vec![Scope::Admin],
+            expires_at: None,
+            created_by: "tidings".to_owned(),
+        };
+        let (token, text, write) = self.tokens.make(new);
+        // The file first: a crash in between leaves a token that does not work, and the next start makes another.
+        write_private(&path, &text).map_err(|source| StartError::Write { path: path.clone(), source })?;
+        let action = Action::new("token.create", "token", &token.id)
+            .details(serde_json::json!({ "name": token.name, "scopes": ["admin"] }));
+        let correlation = self.ids.uuid(self.clock.now()).to_string();
+        self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
+        Ok(Some(path))
+    }
+}
+
+fn open_store(config: &Config, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Embedded, StartError> {
+    let mib = |count: u64| count.saturating_mul(1024 * 1024);
+    let options = Options {
+        dir: config.data_dir.clone(),
+        cache_bytes: mib(config.store.cache_mb),
+        reserve_bytes: mib(config.store.reserve_mb),
+        acknowledge_before_fsync: surroundings.acknowledge_before_fsync,
+    };
+    let observer = Arc::new(CommitMetrics(Arc::clone(metrics)));
+    Ok(Embedded::open(&options, &tables(), Arc::clone(&surroundings.clock), observer)?)
+}
+
+fn write_file(path: &std::path::Path, text: &str) -> Result<(), StartError> {
+    let temporary = path.with_extension("new");
+    std::fs::write(&temporary, text)
+        .and_then(|()| std::fs::rename(&temporary, path))
+        .map_err(|source| StartError::Write { path: path.to_owned(), source })
+}
+
+/// Writes a file that nobody else can read, not even for a moment.
+fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let temporary = path.with_extension("new");
+    let _ = std::fs::remove_file(&temporary);
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)
+}

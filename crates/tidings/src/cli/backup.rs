@@ -1,0 +1,77 @@
+//! `tidings backup` and `tidings restore`.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use futures_util::StreamExt;
+use reqwest::Method;
+
+use super::client::Target;
+use super::{Done, Failure, output};
+
+/// Write a consistent copy of everything to a file, while the server goes on
+#[derive(Args)]
+#[command(after_help = "Example:\n  tidings backup tidings-2026-11-15.backup")]
+pub struct BackupArguments {
+    #[command(flatten)]
+    target: Target,
+    /// The file to write; it must not exist yet
+    file: PathBuf,
+}
+
+/// Fill an empty data directory from a backup
+#[derive(Args)]
+#[command(after_help = "Example:\n  tidings restore tidings-2026-11-15.backup --data tidings-data")]
+pub struct RestoreArguments {
+    file: PathBuf,
+    /// The directory to fill; it must be empty or absent
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+}
+
+pub async fn backup(arguments: BackupArguments) -> Result<Done, Failure> {
+    let client = arguments.target.connect()?;
+    let path = &arguments.file;
+    if path.exists() {
+        return Err(Failure(format!("{} exists already; choose another name", path.display())));
+    }
+    let response = client.expect(client.request(Method::GET, "/admin/backup")).await?;
+    // Under a temporary name until it is whole: half a backup must not look like one.
+    let temporary = path.with_extension("partial");
+    let cannot = |error: std::io::Error| Failure(format!("cannot write {}: {error}", temporary.display()));
+    let mut file = BufWriter::new(File::create(&temporary).map_err(cannot)?);
+    let bar = output::progress(None, "bytes");
+    let mut pieces = response.bytes_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|_| {
+            let _ = std::fs::remove_file(&temporary);
+            Failure("the server broke the backup off; its log says why".to_owned())
+        })?;
+        file.write_all(&piece).map_err(cannot)?;
+        bar.inc(piece.len() as u64);
+    }
+    let file = file.into_inner().map_err(|error| cannot(error.into_error()))?;
+    file.sync_all().map_err(cannot)?;
+    std::fs::rename(&temporary, path).map_err(cannot)?;
+    bar.finish_and_clear();
+    let bytes = bar.position();
+    output::line(&if arguments.target.json {
+        serde_json::json!({ "file": path, "bytes": bytes }).to_string()
+    } else {
+        format!("{} bytes written to {}", bytes, path.display())
+    });
+    Ok(Done::All)
+}
+
+pub fn restore(arguments: &RestoreArguments) -> Result<Done, Failure> {
+    let path = &arguments.file;
+    let file = File::open(path).map_err(|error| Failure(format!("cannot open {}: {error}", path.display())))?;
+    let bar = output::progress(file.metadata().ok().map(|metadata| metadata.len()), "bytes");
+    let mut reader = bar.wrap_read(BufReader::new(file));
+    let summary = tidings_store::embedded::restore(&mut reader, &arguments.data)?;
+    bar.finish_and_clear();
+    output::line(&format!("{} entries restored into {}", summary.entries, arguments.data.display()));
+    Ok(Done::All)
+}

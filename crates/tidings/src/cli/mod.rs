@@ -1,0 +1,109 @@
+//! The command line. Errors go to stderr in one sentence that says what to do; exit 0 done, 1 refused or failed,
+//! 2 bad usage.
+
+mod backup;
+mod check_config;
+mod client;
+mod output;
+mod send;
+mod serve;
+mod tail;
+mod token;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Turns events into the right notice to the right person, and can prove what became of every event.
+#[derive(Parser)]
+#[command(
+    name = "tidings",
+    version,
+    max_term_width = 100,
+    after_help = "Examples:\n  tidings serve --demo\n  tidings send event.json\n  tidings tail --type ticket.\n\nEvery command has its own --help with an example."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Serve(Box<serve::Arguments>),
+    CheckConfig(check_config::Arguments),
+    Token(token::Arguments),
+    Send(send::Arguments),
+    Tail(tail::Arguments),
+    Backup(backup::BackupArguments),
+    Restore(backup::RestoreArguments),
+    /// Measure this machine: the built-in load generator and its report
+    Bench(Box<crate::bench::Args>),
+}
+
+/// Why a command failed, in one sentence.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut sentence = error.to_string();
+        let mut cause = error.source();
+        while let Some(deeper) = cause {
+            let text = deeper.to_string();
+            if !sentence.contains(&text) {
+                sentence = format!("{sentence}: {text}");
+            }
+            cause = deeper.source();
+        }
+        Self(sentence)
+    }
+}
+
+/// What a command ends with when it did not fail.
+pub enum Done {
+    All,
+    /// It ran, and the answer is no: some events refused, some problems found.
+    Refused,
+}
+
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    // reqwest takes the process's provider; there is one TLS stack in the program.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(run(arguments.command)),
+        Err(error) => Err(error.into()),
+    };
+    match outcome {
+        Ok(Done::All) => ExitCode::SUCCESS,
+        Ok(Done::Refused) => ExitCode::from(1),
+        Err(Failure(sentence)) => {
+            output::error(&sentence);
+            ExitCode::from(1)
+        }
+    }
+}
+
+async fn run(command: Command) -> Result<Done, Failure> {
+    match command {
+        Command::Serve(arguments) => serve::run(*arguments).await,
+        Command::CheckConfig(arguments) => check_config::run(&arguments),
+        Command::Token(arguments) => token::run(arguments).await,
+        Command::Send(arguments) => send::run(arguments).await,
+        Command::Tail(arguments) => tail::run(arguments).await,
+        Command::Backup(arguments) => backup::backup(arguments).await,
+        Command::Restore(arguments) => backup::restore(&arguments),
+        Command::Bench(arguments) => {
+            crate::bench::run(*arguments).await?;
+            Ok(Done::All)
+        }
+    }
+}

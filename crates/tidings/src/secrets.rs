@@ -1,0 +1,33 @@
+//! Keys this installation makes for itself, kept in the store so that a backup has them too.
+
+use std::sync::LazyLock;
+
+use tidings_core::ids::IdSource;
+use tidings_store::{Error, Item, Key, KeyKind, Store, Table, Value, Write};
+
+#[must_use]
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new("tidings-secrets", "name", KeyKind::S));
+    &TABLE
+}
+
+/// The 32-byte key of that name; made at the first call, the same ever after, on every node.
+pub async fn key(store: &dyn Store, ids: &dyn IdSource, name: &str) -> Result<[u8; 32], Error> {
+    loop {
+        if let Some(item) = store.get(table(), &Key::new(name)).await? {
+            let key = match item.get("key") {
+                Some(Value::B(bytes)) => <[u8; 32]>::try_from(bytes.as_slice()).ok(),
+                _ => None,
+            };
+            return key.ok_or_else(|| Error::Corrupt(format!("the key `{name}` cannot be read")));
+        }
+        let mut bytes = [0; 32];
+        ids.random(&mut bytes);
+        let item = Item::new().with("name", name).with("key", bytes.to_vec());
+        match store.transact(vec![Write::insert(table(), item)]).await {
+            // Another node made it first: take that one.
+            Ok(()) | Err(Error::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
