@@ -30,6 +30,7 @@
 
 mod convert;
 mod counts;
+mod each;
 mod expression;
 mod failure;
 mod options;
@@ -179,6 +180,10 @@ impl Store for Dynamo {
         };
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
         result
+    }
+
+    async fn transact_each(&self, transactions: Vec<Vec<Write>>) -> Vec<Result<(), Error>> {
+        each::transact_each(self, transactions).await
     }
 
     fn health(&self) -> Health {

@@ -120,6 +120,27 @@ async fn nothing_is_lost_or_doubled_when_half_of_all_requests_fail() {
     assert!(FAULTS.iter().all(|fault| injected.contains_key(fault)), "some fault never came: {injected:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transactions_of_one_call_survive_faults_each_on_its_own() {
+    let world = world(Duration::from_secs(30)).await;
+    world.proxy.at_random(50, &FAULTS, 3);
+    let mut calls = Vec::new();
+    for n in 0..30 {
+        // Some in the way of each other, some not; every tenth cannot be.
+        calls.push(world.add());
+        calls.push(vec![Write::insert(&table(), row(&world.pk, &format!("item-{}", n / 10 * 10 + n % 9)))]);
+    }
+    let answers = world.store.transact_each(calls).await;
+    for (n, answer) in answers.iter().enumerate() {
+        let again = n % 20 == 19;
+        assert_eq!(matches!(answer, Err(Error::Conflict { .. })), again, "{n}: {answer:?}");
+        assert_eq!(answer.is_ok(), !again, "{n}: {answer:?}");
+    }
+    assert_eq!(world.count().await, Some(30));
+    let found = world.straight.query(&table(), &Query::new(&world.pk).prefix("item-")).await.unwrap();
+    assert_eq!(found.items.len(), 27);
+}
+
 #[tokio::test]
 async fn an_insert_whose_answer_was_lost_is_no_conflict() {
     let world = world(BUDGET).await;
