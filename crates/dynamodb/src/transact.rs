@@ -46,8 +46,10 @@ impl Plan {
         let keys = check_transaction(&writes)?;
         let mut steps = Vec::with_capacity(writes.len());
         for (write, key) in writes.into_iter().zip(keys) {
-            // What an update cannot do to an empty item, it cannot do to any.
-            write.apply(None)?;
+            if matches!(write, Write::Update { .. }) {
+                // What it cannot do to an empty item, it cannot do to any.
+                write.apply(None)?;
+            }
             steps.push(Step { write, key, fresh: None });
         }
         Ok(Self { steps, now })
