@@ -172,10 +172,13 @@ impl Table {
         }
     }
 
-    /// The second at which the item expires, if it does.
+    /// The second at which the item expires, if it does; of a fraction, the first second not before it.
     #[must_use]
     pub fn expiry_of(&self, item: &Item) -> Option<i64> {
-        self.ttl_attribute().and_then(|name| item.int(name))
+        match self.ttl_attribute().and_then(|name| item.get(name)) {
+            Some(Value::N(at)) => Some(at.ceil()),
+            _ => None,
+        }
     }
 
     /// Whether the item has ceased to exist by `now` (seconds since 1970).

@@ -25,7 +25,7 @@ pub enum Write {
 pub enum Change {
     Set(Name, Value),
     Remove(Name),
-    /// Adds to a number; an absent one counts as 0.
+    /// Adds to a number, whole or not; an absent one counts as 0. A sum that no number can hold is refused.
     Add(Name, i64),
     /// Puts values at the end of a list; an absent one counts as empty.
     Append(Name, Vec<Value>),
@@ -233,13 +233,12 @@ impl Change {
             }
             Self::Add(name, by) => {
                 let sum = match attributes.get(name) {
-                    None => Some(*by),
-                    Some(Value::N(n)) => n.to_i64().and_then(|n| n.checked_add(*by)),
-                    Some(_) => None,
+                    None => Ok(Number::from(*by)),
+                    Some(Value::N(n)) => n.checked_add(&Number::from(*by)),
+                    Some(_) => return Err(Error::Invalid(format!("attribute {name} is no number to add to"))),
                 };
-                let sum =
-                    sum.ok_or_else(|| Error::Invalid(format!("attribute {name} is no whole number to add to")))?;
-                attributes.insert(name.clone(), Value::N(Number::from(sum)));
+                let sum = sum.map_err(|why| Error::Invalid(format!("adding to attribute {name}: {why}")))?;
+                attributes.insert(name.clone(), Value::N(sum));
             }
             Self::Append(name, values) => match attributes.entry(name.clone()).or_insert(Value::L(Vec::new())) {
                 Value::L(list) => list.extend(values.iter().cloned()),
