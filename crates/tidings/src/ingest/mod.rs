@@ -236,8 +236,8 @@ impl Ingest {
 
     /// Counts what came of the rules, and says it aloud where somebody should have been told and nobody was (S001-50).
     fn report(&self, envelope: &Envelope, outcome: &Outcome) {
-        for status in ["matched", "deduplicated", "no_recipients", "fanout"] {
-            self.metrics.rules(status, outcome.rules.iter().filter(|rule| rule.status == status).count() as u64);
+        for (status, count) in &outcome.by_status {
+            self.metrics.rules(status, *count);
         }
         for rule in &outcome.no_recipients {
             tracing::warn!(rule, event = envelope.event_id, "a target of the rule leads to nobody");

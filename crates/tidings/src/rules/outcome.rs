@@ -1,5 +1,7 @@
 //! What came of an event: stored with it, shown by `/events/{eventId}` and `/trace`.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +31,9 @@ pub struct Outcome {
     /// The work that was too much for one transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fanout: Option<Fanout>,
+    /// How many rules came to each status, for the metrics: the lists may be cut.
+    #[serde(skip)]
+    pub by_status: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -76,8 +81,9 @@ pub struct Fanout {
 }
 
 impl Outcome {
-    pub fn rule(&mut self, name: &str, status: &str, errors: Vec<String>) {
+    pub fn rule(&mut self, name: &str, status: &'static str, errors: Vec<String>) {
         self.totals.rules += 1;
+        *self.by_status.entry(status).or_default() += 1;
         let list = match status {
             "no_recipients" => Some(&mut self.no_recipients),
             "deduplicated" => Some(&mut self.deduplicated),
