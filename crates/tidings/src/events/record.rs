@@ -95,7 +95,7 @@ impl NewEvent<'_> {
             .with("receivedAt", self.received_at.as_microsecond())
             .with("event", self.json)
             .with("ttl", self.expires_at);
-        [Write::put(ids_table(), id).when(unseen), Write::insert(table(), event)]
+        [Write::put(ids_table(), id).when(unseen), Write::put(table(), event).when(Condition::Fresh)]
     }
 }
 
