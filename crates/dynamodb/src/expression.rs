@@ -109,7 +109,7 @@ fn text(table: &Table, expression: Expression, with: &mut Placeholders) -> Optio
 fn plain(table: &Table, condition: &Condition, with: &mut Placeholders) -> Expression {
     let key = |with: &mut Placeholders| with.name(&table.partition_attribute().0);
     Expression::Simple(match condition {
-        Condition::None => return Expression::Always,
+        Condition::None | Condition::Fresh => return Expression::Always,
         Condition::Exists => format!("attribute_exists({})", key(with)),
         Condition::NotExists => format!("attribute_not_exists({})", key(with)),
         Condition::Equals(name, value) => compare(name, "=", value, with),
@@ -130,7 +130,7 @@ fn plain(table: &Table, condition: &Condition, with: &mut Placeholders) -> Expre
 
 fn is_always(condition: &Condition) -> bool {
     match condition {
-        Condition::None => true,
+        Condition::None | Condition::Fresh => true,
         Condition::All(parts) => parts.iter().all(is_always),
         Condition::Any(parts) => parts.iter().any(is_always),
         _ => false,

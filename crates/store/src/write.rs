@@ -36,6 +36,9 @@ pub enum Change {
 pub enum Condition {
     /// Nothing needs to hold.
     None,
+    /// Nothing needs to hold, and the caller knows that no item has this key, so that none is looked for. With an
+    /// item there after all, its index entries are left behind: only for keys that are made unique, such as random ones.
+    Fresh,
     Exists,
     NotExists,
     /// The attribute is there and has this value.
@@ -58,7 +61,7 @@ impl Condition {
     pub fn holds(&self, item: Option<&Item>) -> bool {
         let attribute = |name: &str| item.and_then(|item| item.get(name));
         match self {
-            Self::None => true,
+            Self::None | Self::Fresh => true,
             Self::Exists => item.is_some(),
             Self::NotExists => item.is_none(),
             Self::Equals(name, value) => attribute(name) == Some(value),
@@ -191,7 +194,7 @@ impl Write {
             }
             Self::Delete { table, key, .. } => table.check_key(key),
             Self::Check { table, key, condition } => {
-                if *condition == Condition::None {
+                if matches!(condition, Condition::None | Condition::Fresh) {
                     return Err(Error::Invalid("a check needs a condition".to_owned()));
                 }
                 table.check_key(key)
@@ -249,6 +252,22 @@ impl Change {
     }
 }
 
+/// The table of an item that two of the writes are about.
+fn named_twice<'a>(writes: &'a [Write], keys: &[Key]) -> Option<&'a Table> {
+    // Few writes are compared sooner than hashed.
+    const FEW: usize = 6;
+    if writes.len() <= FEW {
+        let named = || writes.iter().map(Write::table).zip(keys);
+        let mut earlier = named().enumerate();
+        return earlier.find_map(|(n, (table, key))| {
+            named().take(n).any(|(other, known)| key == known && table.name() == other.name()).then_some(table)
+        });
+    }
+    let mut seen = HashSet::with_capacity(writes.len());
+    let mut named = writes.iter().map(Write::table).zip(keys);
+    named.find(|(table, key)| !seen.insert((table.name(), *key))).map(|(table, _)| table)
+}
+
 /// The keys of a transaction's writes, after the checks every engine makes before it looks at any item.
 pub fn check_transaction(writes: &[Write]) -> Result<Vec<Key>, Error> {
     if writes.is_empty() || writes.len() > limits::TRANSACTION_WRITES {
@@ -260,13 +279,8 @@ pub fn check_transaction(writes: &[Write]) -> Result<Vec<Key>, Error> {
         write.check_shape()?;
         keys.push(write.key()?);
     }
-    if writes.len() > 1 {
-        let mut seen = HashSet::with_capacity(writes.len());
-        for (write, key) in writes.iter().zip(&keys) {
-            if !seen.insert((write.table().name(), key)) {
-                return Err(Error::Invalid(format!("a transaction names one item of {} twice", write.table().name())));
-            }
-        }
+    if let Some(twice) = named_twice(writes, &keys) {
+        return Err(Error::Invalid(format!("a transaction names one item of {} twice", twice.name())));
     }
     let size: usize = writes.iter().map(Write::size).sum();
     if size > limits::TRANSACTION_BYTES {

@@ -151,7 +151,8 @@ impl Embedded {
             }
         }
 
-        let space = space::Space { dir: dir.clone(), reserve_bytes: options.reserve_bytes };
+        let space =
+            space::Space { dir: dir.clone(), reserve_bytes: options.reserve_bytes, room_until: AtomicU64::new(0) };
         let shared = Arc::new(Shared {
             clock,
             observer,
@@ -245,7 +246,7 @@ impl Store for Embedded {
     }
 
     fn health(&self) -> Health {
-        match self.shared.broken().or_else(|| self.shared.space.shortage()) {
+        match self.shared.broken().or_else(|| self.shared.space.shortage(self.shared.clock.monotonic())) {
             Some(why) => Health::ReadOnly(why),
             None => Health::Ready,
         }
@@ -384,7 +385,7 @@ fn build_indexes(
     for pair in items.prefix(ids.table.to_be_bytes()) {
         let (_, value) = pair.into_inner().map_err(read_failed)?;
         let item = codec::decode(&value)?;
-        for entry in plan::entries(table, ids, &table.key_of(&item)?, &item)? {
+        for entry in plan::entries(table, ids, &table.key_of(&item)?, &item) {
             batch.insert(index, entry, fjall::Slice::from([]));
         }
         if batch.len() >= 10_000 {

@@ -112,7 +112,7 @@ impl NewEvent<'_> {
             .with("event", self.json)
             .with_some("outcome", self.outcome)
             .with("ttl", self.expires_at);
-        [Write::put(ids_table(), id).when(unseen), Write::insert(table(), event)]
+        [Write::put(ids_table(), id).when(unseen), Write::put(table(), event).when(Condition::Fresh)]
     }
 }
 
