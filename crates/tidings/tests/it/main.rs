@@ -23,6 +23,7 @@ mod lists;
 mod observability;
 mod openapi;
 mod processes;
+mod reload;
 mod requests;
 mod retention;
 mod rules;
