@@ -18,6 +18,10 @@ use crate::events::{Events, Live, record};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
 use crate::ingest::Ingest;
 use crate::push::Push;
+use crate::reload::{Reload, RequestLimits};
+use crate::rules::fanout::Fanout;
+use crate::rules::notice::Settings;
+use crate::rules::{self, Rules};
 use crate::schedules::Schedules;
 use crate::secrets;
 use crate::tokens::{self, NewToken, Scope, Tokens};
@@ -27,6 +31,8 @@ use crate::{inbox, messages, push, schedules};
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_MOST: usize = 20_000;
+/// How often a node looks for work that another one left behind.
+const FANOUT_EVERY: Duration = Duration::from_secs(5);
 
 /// What handlers and workers need; cheap to clone.
 #[derive(Clone)]
@@ -51,7 +57,11 @@ pub struct Parts {
     /// The built-in push server, unless it is switched off.
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
+    pub rules: Rules,
     pub workers: Workers,
+    /// Limits on requests, as the last reload left them.
+    pub limits: RequestLimits,
+    pub reload: Reload,
     /// For `bench limit` only.
     pub limit: Option<Appender>,
 }
@@ -72,6 +82,8 @@ pub struct Surroundings {
     pub acknowledge_before_fsync: bool,
     /// Only for `bench`: a file that `POST /limit` appends to.
     pub limit_file: Option<PathBuf>,
+    /// Reads the configuration anew for a reload; absent, there is none.
+    pub reload: Option<crate::reload::Source>,
 }
 
 /// Why a server cannot start; one sentence that says what to do.
@@ -126,6 +138,9 @@ pub fn tables(stage: &str) -> Vec<Table> {
         inbox::record::table(),
         push::table(),
         schedules::table(),
+        rules::record::table(),
+        rules::job::table(),
+        rules::window::table(),
     ]
     .map(Clone::clone)
     .to_vec();
@@ -164,7 +179,7 @@ impl App {
         listeners: Listeners,
         opened: Opened,
     ) -> Result<Self, StartError> {
-        let Surroundings { clock, ids, limit_file, .. } = surroundings;
+        let Surroundings { clock, ids, limit_file, reload, .. } = surroundings;
         let Opened { store, embedded, metrics } = opened;
         let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
         let limit = limit_file.map(|path| {
@@ -172,12 +187,14 @@ impl App {
                 .map_err(|source| StartError::Write { path, source })
         });
         let live = Live::default();
+        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
             Arc::clone(&ids),
             Arc::clone(&metrics),
             live.clone(),
+            Arc::clone(&rules.book),
             &config,
         );
         let push = match &listeners.push {
@@ -204,8 +221,11 @@ impl App {
             ingest,
             push,
             schedules,
+            rules,
             workers: Workers::default(),
             limit: limit.transpose()?,
+            limits: RequestLimits::of(&config.limits),
+            reload: Reload::new(reload, &config),
             config,
             clock,
             ids,
@@ -284,6 +304,28 @@ impl Services {
                 }
             });
         }
+        let services = self.clone();
+        self.workers.spawn("rules", rules::SYNC_EVERY, move || {
+            let services = services.clone();
+            async move { services.rules.sync().await.map_err(|e| e.to_string()) }
+        });
+        let fanout = Arc::new(self.fanout());
+        self.workers.spawn_woken("fan-out", FANOUT_EVERY, Arc::clone(&self.ingest.new_job), move || {
+            let fanout = Arc::clone(&fanout);
+            async move { fanout.activate().await.map_err(|e| e.to_string()) }
+        });
+    }
+
+    /// What carries on the work that events leave behind.
+    #[must_use]
+    pub fn fanout(&self) -> Fanout {
+        Fanout {
+            store: Arc::clone(&self.store),
+            book: Arc::clone(&self.rules.book),
+            metrics: Arc::clone(&self.metrics),
+            settings: Settings::of(&self.config),
+            stop: self.workers.stopping(),
+        }
     }
 
     /// On the first start: the administrator's token, in a file that only the owner can read.
@@ -361,5 +403,7 @@ fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     writeln!(file, "{text}")?;
     file.sync_all()?;
-    std::fs::rename(&temporary, path)
+    std::fs::rename(&temporary, path)?;
+    // The store will know the token; after a power cut the file must be there too, or nobody gets in.
+    path.parent().map_or(Ok(()), |dir| std::fs::File::open(dir)?.sync_all())
 }

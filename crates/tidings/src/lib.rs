@@ -19,6 +19,8 @@ pub mod ingest;
 pub mod messages;
 pub mod outbound;
 pub mod push;
+pub mod reload;
+pub mod rules;
 pub mod schedules;
 pub mod secrets;
 pub mod tokens;

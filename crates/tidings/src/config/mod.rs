@@ -34,6 +34,7 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub mod values;
 
 use std::collections::BTreeMap;
 use std::io::Read;

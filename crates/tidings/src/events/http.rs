@@ -20,6 +20,7 @@ use super::{Filter, StoredEvent};
 use crate::app::Services;
 use crate::http::{CorrelationId, End, IdempotencySeed, Json, Param, Params, Problem, RequestIds, Route, paging};
 use crate::ingest::{self, Receipt, Received};
+use crate::rules::{Outcome, fanout};
 use crate::tokens::{Caller, Scope};
 use crate::workers::turned_true;
 
@@ -94,16 +95,6 @@ struct EventView {
     outcome: Outcome,
 }
 
-/// What came of an event.
-#[derive(Debug, Default, Serialize, JsonSchema)]
-struct Outcome {
-    rules: Vec<serde_json::Value>,
-    notifications: Vec<serde_json::Value>,
-    messages: Vec<serde_json::Value>,
-    queue: Vec<serde_json::Value>,
-    tickets: Vec<serde_json::Value>,
-}
-
 #[derive(Serialize, JsonSchema)]
 struct EventList {
     items: Vec<EventView>,
@@ -118,7 +109,7 @@ impl EventView {
         for ours in ["receivedAt", "outcome"] {
             envelope.remove(ours);
         }
-        Ok(Self { envelope, received_at: time::iso_micros(event.received_at), outcome: Outcome::default() })
+        Ok(Self { envelope, received_at: time::iso_micros(event.received_at), outcome: event.outcome() })
     }
 }
 
@@ -134,7 +125,7 @@ async fn send(
         Some(Extension(seed)) => RequestIds::Seeded(seed),
         None => RequestIds::Fresh(&*services.ids, now),
     };
-    let limits = ingest::Limits::of(&services.config.limits);
+    let limits = ingest::Limits { events: services.limits.batch_events(), event_bytes: services.limits.event_bytes() };
     let received = ingest::read_events(&headers, &body, &correlation.0, &ids, now, &limits)?;
     let (single, drafts) = match received {
         Received::One(draft) => (true, vec![*draft]),
@@ -220,7 +211,9 @@ async fn get(
     params.finish()?;
     let event = services.events.get(&event_id, source.as_deref()).await?;
     let event = event.ok_or_else(|| Problem::not_found("there is no event of this id, or it has expired"))?;
-    Ok(Json(StatusCode::OK, EventView::of(&event)?))
+    let mut view = EventView::of(&event)?;
+    fanout::progress(&*services.store, &mut view.outcome).await?;
+    Ok(Json(StatusCode::OK, view))
 }
 
 async fn stream(State(services): State<Services>, mut params: Params) -> Result<Response, Problem> {

@@ -8,8 +8,9 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 19] = [
+const EXPECTED: [&str; 25] = [
     "DELETE /api/schedules/{name}",
+    "DELETE /rules/{name}",
     "DELETE /tokens/{id}",
     "GET /admin/backup",
     "GET /api/schedules",
@@ -23,11 +24,16 @@ const EXPECTED: [&str; 19] = [
     "GET /metrics",
     "GET /openapi.json",
     "GET /readyz",
+    "GET /rules",
+    "GET /rules/{name}",
     "GET /tokens",
     "GET /trace/{correlationId}",
+    "POST /admin/reload",
     "POST /events",
+    "POST /rules/test",
     "POST /tokens",
     "PUT /api/schedules/{name}",
+    "PUT /rules/{name}",
 ];
 
 async fn document(server: &TestServer) -> Value {
