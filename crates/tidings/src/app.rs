@@ -15,11 +15,13 @@ use crate::bench::limit::Appender;
 use crate::config::Config;
 use crate::events::{Events, Live, record};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
+use crate::inbox;
 use crate::ingest::Ingest;
+use crate::messages::deliver::senders::Senders;
+use crate::messages::{self, Messages};
 use crate::secrets;
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
-use crate::{inbox, messages};
 
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -45,6 +47,8 @@ pub struct Parts {
     pub events: Events,
     pub live: Live,
     pub ingest: Ingest,
+    pub messages: Messages,
+    pub senders: Senders,
     pub workers: Workers,
     /// For `bench limit` only.
     pub limit: Option<Appender>,
@@ -110,6 +114,9 @@ pub fn tables(stage: &str) -> Vec<Table> {
         secrets::table(),
         http::idempotency_table(),
         inbox::record::table(),
+        messages::counters::table(),
+        messages::dead::table(),
+        messages::deliver::targets::table(),
     ]
     .map(Clone::clone)
     .to_vec();
@@ -177,6 +184,8 @@ impl App {
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
+            messages: Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?,
+            senders: Senders::new(&config),
             workers: Workers::default(),
             limit: limit.transpose()?,
             config,
@@ -227,6 +236,9 @@ impl App {
 
 impl Services {
     fn start_workers(&self) {
+        if self.config.delivery.enabled {
+            messages::deliver::start(self);
+        }
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {

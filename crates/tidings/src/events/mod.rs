@@ -100,7 +100,7 @@ impl Events {
             if let Some(end) = take_fitting(filter, page.items, limit, &mut found)? {
                 let table = record::table();
                 let index = table.index_named(index)?;
-                return Ok((found, Some(cursor_of(&table, Some(index), &end))));
+                return Ok((found, Some(cursor_of(table, Some(index), &end))));
             }
             after = page.next;
             if after.is_none() || looked_at >= LOOKED_AT {
@@ -126,7 +126,7 @@ impl Events {
             let page = self.store.query(record::table(), &query).await?;
             looked_at += page.items.len();
             // A day's end is a place to go on from as well: days may be many, with little in each.
-            let last = page.items.last().map(|item| cursor_of(&record::table(), None, item));
+            let last = page.items.last().map(|item| cursor_of(record::table(), None, item));
             if let Some(end) = take_fitting(filter, page.items, limit, &mut found)? {
                 return Ok((found, Some(cursor_of(record::table(), None, &end))));
             }

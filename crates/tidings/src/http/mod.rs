@@ -42,6 +42,7 @@ pub fn routes() -> Vec<Route> {
     let mut routes = health::routes();
     routes.extend(crate::events::http::routes());
     routes.extend(crate::trace::http::routes());
+    routes.extend(crate::messages::http::routes());
     routes.extend(crate::audit::http::routes());
     routes.extend(crate::tokens::http::routes());
     routes.extend(crate::admin::routes());

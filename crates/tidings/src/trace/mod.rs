@@ -11,12 +11,14 @@ use tidings_store::{Error, Item, Query, Store, Table, Value};
 
 use crate::audit;
 use crate::events::{StoredEvent, record};
+use crate::messages::Message;
+use crate::messages::http::MessageView;
 
 /// One thing that happened.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Step {
     pub time: String,
-    /// `event` or `audit`.
+    /// `event`, `message` or `audit`.
     pub kind: &'static str,
     pub id: String,
     #[schemars(with = "serde_json::Value")]
@@ -26,12 +28,14 @@ pub struct Step {
 /// A table that has an index `correlation-index` over its items in the order of time.
 struct Source {
     kind: &'static str,
-    table: &'static Table,
+    table: Table,
     step: fn(Item) -> Result<Step, Error>,
 }
 
 pub struct Trace<'a> {
     pub store: &'a dyn Store,
+    /// The messages', which is named after the stage.
+    pub messages: &'a Table,
 }
 
 impl Trace<'_> {
@@ -42,7 +46,7 @@ impl Trace<'_> {
         limit: usize,
         after: Option<Item>,
     ) -> Result<(Vec<Step>, Option<Item>), Error> {
-        let sources = sources();
+        let sources = self.sources();
         let mut found = Vec::new();
         let mut next = after.unwrap_or_default();
         let mut more = false;
@@ -72,13 +76,22 @@ impl Trace<'_> {
         }
         Ok((steps, more.then_some(next)))
     }
+
+    fn sources(&self) -> Vec<Source> {
+        vec![
+            Source { kind: "event", table: record::table().clone(), step: event_step },
+            Source { kind: "message", table: self.messages.clone(), step: message_step },
+            Source { kind: "audit", table: audit::table().clone(), step: audit_step },
+        ]
+    }
 }
 
-fn sources() -> Vec<Source> {
-    vec![
-        Source { kind: "event", table: record::table(), step: event_step },
-        Source { kind: "audit", table: audit::table(), step: audit_step },
-    ]
+/// A message with its attempts.
+fn message_step(item: Item) -> Result<Step, Error> {
+    let message = Message::from_item(&item)?;
+    let (time, id) = (time::iso_micros(message.created_date), message.message_id.clone());
+    let details = serde_json::value::to_raw_value(&MessageView::from(message));
+    Ok(Step { time, kind: "message", id, details: details.unwrap_or_else(|_| RawValue::NULL.to_owned()) })
 }
 
 fn event_step(item: Item) -> Result<Step, Error> {

@@ -19,6 +19,7 @@ mod envelopes;
 mod faults;
 mod idempotency;
 mod lists;
+mod messages;
 mod observability;
 mod openapi;
 mod processes;

@@ -1,6 +1,6 @@
 //! Every channel against a counterpart that answers well, badly, late or never.
 
-mod http_server;
+pub mod http_server;
 mod no_secrets;
 mod ntfy;
 mod ses;
