@@ -25,6 +25,7 @@ pub enum Error {
     /// The store cannot be opened as asked; the sentence says what to do.
     #[error("{0}")]
     Open(String),
+    /// No answer to be had. Whether a transaction was carried out is unknown: read, or repeat what is safe to repeat.
     #[error("the store failed: {context}")]
     Failed {
         context: String,

@@ -18,6 +18,11 @@ pub struct Number {
 /// The largest and smallest magnitudes are below 10^126 and not below 10^-130.
 const EXPONENTS: std::ops::RangeInclusive<i64> = -129..=126;
 
+/// The lowest power of ten a digit can stand for: 38 of them in the smallest number.
+const SUM_LOWEST: i64 = -167;
+/// From there to the highest, and one more.
+const SUM_PLACES: usize = 294;
+
 /// The text is no number, or one that DynamoDB cannot hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -38,6 +43,42 @@ impl Number {
             value = value.checked_mul(10)?.checked_add(digit)?;
         }
         Some(value)
+    }
+
+    /// The smallest whole number that is not below this one, as far as an `i64` goes.
+    #[must_use]
+    pub fn ceil(&self) -> i64 {
+        let limit = if self.negative { i64::MIN } else { i64::MAX };
+        let places = usize::try_from(self.exponent).unwrap_or(0);
+        if places > 19 {
+            return limit;
+        }
+        let whole = Self { digits: self.digits.iter().take(places).copied().collect(), ..self.clone() };
+        let up = i64::from(!self.negative && self.digits.len() > places);
+        whole.to_i64().and_then(|whole| whole.checked_add(up)).unwrap_or(limit)
+    }
+
+    /// The sum, if it can be held.
+    pub fn checked_add(&self, other: &Self) -> Result<Self, NotANumber> {
+        // One digit for every power of ten that can occur, the lowest first, and room for a carry.
+        let mut sum = [0_i8; SUM_PLACES];
+        for number in [self, other] {
+            let top = i64::from(number.exponent) - SUM_LOWEST;
+            for (digit, place) in number.digits.iter().zip((0..top).rev()) {
+                let slot = usize::try_from(place).ok().and_then(|place| sum.get_mut(place));
+                let digit = i8::try_from(*digit).unwrap_or(0);
+                *slot.ok_or(NotANumber("the number's magnitude is out of range"))? +=
+                    if number.negative { -digit } else { digit };
+            }
+        }
+        let negative = sum.iter().rev().find(|digit| **digit != 0).is_some_and(|highest| *highest < 0);
+        let mut carry = 0;
+        for digit in &mut sum {
+            let value = carry + if negative { -*digit } else { *digit };
+            (*digit, carry) = (value.rem_euclid(10), value.div_euclid(10));
+        }
+        let digits = sum.iter().rev().map(|digit| u8::try_from(*digit).unwrap_or(0)).collect();
+        Self::from_parts(negative, digits, SUM_LOWEST + i64::try_from(SUM_PLACES).unwrap_or(0))
     }
 
     /// The nearest floating-point number.
@@ -239,6 +280,51 @@ mod tests {
         }
         assert_eq!(n("9223372036854775808").to_i64(), None);
         assert_eq!(n("1.5").to_i64(), None);
+    }
+
+    #[test]
+    fn sums_are_exact_or_refused() {
+        for (a, b, sum) in [
+            ("1", "2", "3"),
+            ("0.5", "0.5", "1"),
+            ("-0.5", "3", "2.5"),
+            ("3", "-3", "0"),
+            ("1e20", "-1", "99999999999999999999"),
+            ("9223372036854775807", "1", "9223372036854775808"),
+            ("-1", "-9.99", "-10.99"),
+            ("-1000", "999.999", "-0.001"),
+            ("0", "-7", "-7"),
+            ("1e-130", "-1e-130", "0"),
+            ("-1e125", "0", "-1e125"),
+        ] {
+            assert_eq!(n(a).checked_add(&n(b)), Ok(n(sum)), "{a} + {b}");
+            assert_eq!(n(b).checked_add(&n(a)), Ok(n(sum)), "{b} + {a}");
+        }
+        let most = n("9.9999999999999999999999999999999999999E+125");
+        for (a, b) in [(n("1e125"), n("1")), (most.clone(), most), (n("1e-130"), n("1"))] {
+            assert!(a.checked_add(&b).is_err(), "{a} + {b}");
+        }
+    }
+
+    #[test]
+    fn the_ceiling_is_the_next_whole_number() {
+        for (text, ceiling) in [
+            ("0", 0),
+            ("7", 7),
+            ("-7", -7),
+            ("6.1", 7),
+            ("-6.9", -6),
+            ("0.001", 1),
+            ("-0.001", 0),
+            ("300", 300),
+            ("1e30", i64::MAX),
+            ("-1e30", i64::MIN),
+            ("9223372036854775807", i64::MAX),
+            ("9223372036854775806.5", i64::MAX),
+            ("9223372036854775807.5", i64::MAX),
+        ] {
+            assert_eq!(n(text).ceil(), ceiling, "{text}");
+        }
     }
 
     #[test]

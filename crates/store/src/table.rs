@@ -148,16 +148,24 @@ impl Table {
 
     /// Checks one key value against the attribute it stands for.
     pub fn check_key_value(&self, attribute: &KeyAttribute, value: &KeyValue, most: usize) -> Result<(), Error> {
-        let (name, kind) = attribute;
-        let problem = match (kind, value) {
-            (KeyKind::S, KeyValue::S(_)) | (KeyKind::N, KeyValue::N(_)) | (KeyKind::B, KeyValue::B(_)) => {
-                match value.size() {
-                    0 => "must not be empty".to_owned(),
-                    size if size > most => format!("has {size} bytes, at most {most} are allowed"),
-                    _ => return Ok(()),
-                }
-            }
-            _ => format!("must be of type {kind:?}"),
+        let kind = match value {
+            KeyValue::S(_) => KeyKind::S,
+            KeyValue::N(_) => KeyKind::N,
+            KeyValue::B(_) => KeyKind::B,
+        };
+        self.check_key_part(attribute, kind, value.size(), most)
+    }
+
+    fn check_key_part(&self, attribute: &KeyAttribute, kind: KeyKind, size: usize, most: usize) -> Result<(), Error> {
+        let (name, wanted) = attribute;
+        let problem = if kind != *wanted {
+            format!("must be of type {wanted:?}")
+        } else if size == 0 {
+            "must not be empty".to_owned()
+        } else if size > most {
+            format!("has {size} bytes, at most {most} are allowed")
+        } else {
+            return Ok(());
         };
         Err(Error::Invalid(format!("key attribute {name} of table {} {problem}", self.name())))
     }
@@ -172,10 +180,13 @@ impl Table {
         }
     }
 
-    /// The second at which the item expires, if it does.
+    /// The second at which the item expires, if it does; of a fraction, the first second not before it.
     #[must_use]
     pub fn expiry_of(&self, item: &Item) -> Option<i64> {
-        self.ttl_attribute().and_then(|name| item.int(name))
+        match self.ttl_attribute().and_then(|name| item.get(name)) {
+            Some(Value::N(at)) => Some(at.ceil()),
+            _ => None,
+        }
     }
 
     /// Whether the item has ceased to exist by `now` (seconds since 1970).
@@ -186,9 +197,18 @@ impl Table {
 
     /// Everything DynamoDB checks of an item before it stores it.
     pub fn check_item(&self, item: &Item) -> Result<(), Error> {
-        self.key_of(item)?;
+        self.check_attribute(item, &self.0.partition, limits::PARTITION_KEY_BYTES)?;
+        if let Some(sort) = &self.0.sort {
+            self.check_attribute(item, sort, limits::SORT_KEY_BYTES)?;
+        }
         for index in self.indexes() {
-            self.index_key_of(index, item)?;
+            let parts =
+                [(Some(&index.partition), limits::PARTITION_KEY_BYTES), (index.sort.as_ref(), limits::SORT_KEY_BYTES)];
+            for (attribute, most) in parts {
+                if let Some(attribute) = attribute.filter(|attribute| item.get(&attribute.0).is_some()) {
+                    self.check_attribute(item, attribute, most)?;
+                }
+            }
         }
         let size = item.size();
         if size > limits::ITEM_BYTES {
@@ -208,16 +228,27 @@ impl Table {
         Ok(())
     }
 
+    /// Checks a key attribute where it stands; most items are only checked, and nothing needs a copy for that.
+    fn check_attribute(&self, item: &Item, attribute: &KeyAttribute, most: usize) -> Result<(), Error> {
+        let value = item.get(&attribute.0);
+        let kind = match value {
+            Some(Value::S(_)) => KeyKind::S,
+            Some(Value::N(_)) => KeyKind::N,
+            Some(Value::B(_)) => KeyKind::B,
+            _ => {
+                let (name, table) = (&attribute.0, self.name());
+                return Err(Error::Invalid(format!(
+                    "key attribute {name} of table {table} is missing or of no key type"
+                )));
+            }
+        };
+        self.check_key_part(attribute, kind, value.map_or(0, Value::size), most)
+    }
+
     fn key_attribute(&self, item: &Item, attribute: &KeyAttribute, most: usize) -> Result<KeyValue, Error> {
-        let value = item.get(&attribute.0).and_then(KeyValue::from_value).ok_or_else(|| {
-            Error::Invalid(format!(
-                "key attribute {} of table {} is missing or of no key type",
-                attribute.0,
-                self.name()
-            ))
-        })?;
-        self.check_key_value(attribute, &value, most)?;
-        Ok(value)
+        self.check_attribute(item, attribute, most)?;
+        let value = item.get(&attribute.0).and_then(KeyValue::from_value);
+        value.ok_or_else(|| Error::Invalid(format!("key attribute {} is missing", attribute.0)))
     }
 
     fn change(self, change: impl FnOnce(&mut Spec)) -> Self {

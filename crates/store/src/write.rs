@@ -25,7 +25,7 @@ pub enum Write {
 pub enum Change {
     Set(Name, Value),
     Remove(Name),
-    /// Adds to a number; an absent one counts as 0.
+    /// Adds to a number, whole or not; an absent one counts as 0. A sum that no number can hold is refused.
     Add(Name, i64),
     /// Puts values at the end of a list; an absent one counts as empty.
     Append(Name, Vec<Value>),
@@ -36,6 +36,9 @@ pub enum Change {
 pub enum Condition {
     /// Nothing needs to hold.
     None,
+    /// Nothing needs to hold, and the caller knows that no item has this key, so that none is looked for. With an
+    /// item there after all, its index entries are left behind: only for keys that are made unique, such as random ones.
+    Fresh,
     Exists,
     NotExists,
     /// The attribute is there and has this value.
@@ -58,7 +61,7 @@ impl Condition {
     pub fn holds(&self, item: Option<&Item>) -> bool {
         let attribute = |name: &str| item.and_then(|item| item.get(name));
         match self {
-            Self::None => true,
+            Self::None | Self::Fresh => true,
             Self::Exists => item.is_some(),
             Self::NotExists => item.is_none(),
             Self::Equals(name, value) => attribute(name) == Some(value),
@@ -191,7 +194,7 @@ impl Write {
             }
             Self::Delete { table, key, .. } => table.check_key(key),
             Self::Check { table, key, condition } => {
-                if *condition == Condition::None {
+                if matches!(condition, Condition::None | Condition::Fresh) {
                     return Err(Error::Invalid("a check needs a condition".to_owned()));
                 }
                 table.check_key(key)
@@ -233,13 +236,12 @@ impl Change {
             }
             Self::Add(name, by) => {
                 let sum = match attributes.get(name) {
-                    None => Some(*by),
-                    Some(Value::N(n)) => n.to_i64().and_then(|n| n.checked_add(*by)),
-                    Some(_) => None,
+                    None => Ok(Number::from(*by)),
+                    Some(Value::N(n)) => n.checked_add(&Number::from(*by)),
+                    Some(_) => return Err(Error::Invalid(format!("attribute {name} is no number to add to"))),
                 };
-                let sum =
-                    sum.ok_or_else(|| Error::Invalid(format!("attribute {name} is no whole number to add to")))?;
-                attributes.insert(name.clone(), Value::N(Number::from(sum)));
+                let sum = sum.map_err(|why| Error::Invalid(format!("adding to attribute {name}: {why}")))?;
+                attributes.insert(name.clone(), Value::N(sum));
             }
             Self::Append(name, values) => match attributes.entry(name.clone()).or_insert(Value::L(Vec::new())) {
                 Value::L(list) => list.extend(values.iter().cloned()),
@@ -248,6 +250,22 @@ impl Change {
         }
         Ok(())
     }
+}
+
+/// The table of an item that two of the writes are about.
+fn named_twice<'a>(writes: &'a [Write], keys: &[Key]) -> Option<&'a Table> {
+    // Few writes are compared sooner than hashed.
+    const FEW: usize = 6;
+    if writes.len() <= FEW {
+        let named = || writes.iter().map(Write::table).zip(keys);
+        let mut earlier = named().enumerate();
+        return earlier.find_map(|(n, (table, key))| {
+            named().take(n).any(|(other, known)| key == known && table.name() == other.name()).then_some(table)
+        });
+    }
+    let mut seen = HashSet::with_capacity(writes.len());
+    let mut named = writes.iter().map(Write::table).zip(keys);
+    named.find(|(table, key)| !seen.insert((table.name(), *key))).map(|(table, _)| table)
 }
 
 /// The keys of a transaction's writes, after the checks every engine makes before it looks at any item.
@@ -261,13 +279,8 @@ pub fn check_transaction(writes: &[Write]) -> Result<Vec<Key>, Error> {
         write.check_shape()?;
         keys.push(write.key()?);
     }
-    if writes.len() > 1 {
-        let mut seen = HashSet::with_capacity(writes.len());
-        for (write, key) in writes.iter().zip(&keys) {
-            if !seen.insert((write.table().name(), key)) {
-                return Err(Error::Invalid(format!("a transaction names one item of {} twice", write.table().name())));
-            }
-        }
+    if let Some(twice) = named_twice(writes, &keys) {
+        return Err(Error::Invalid(format!("a transaction names one item of {} twice", twice.name())));
     }
     let size: usize = writes.iter().map(Write::size).sum();
     if size > limits::TRANSACTION_BYTES {

@@ -19,6 +19,9 @@ use crate::inbox;
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
+use crate::rules::fanout::Fanout;
+use crate::rules::notice::Settings;
+use crate::rules::{self, Rules};
 use crate::secrets;
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
@@ -26,6 +29,8 @@ use crate::workers::Workers;
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_MOST: usize = 20_000;
+/// How often a node looks for work that another one left behind.
+const FANOUT_EVERY: Duration = Duration::from_secs(5);
 
 /// What handlers and workers need; cheap to clone.
 #[derive(Clone)]
@@ -49,6 +54,7 @@ pub struct Parts {
     pub ingest: Ingest,
     pub messages: Messages,
     pub senders: Senders,
+    pub rules: Rules,
     pub workers: Workers,
     /// For `bench limit` only.
     pub limit: Option<Appender>,
@@ -117,6 +123,9 @@ pub fn tables(stage: &str) -> Vec<Table> {
         messages::counters::table(),
         messages::dead::table(),
         messages::deliver::targets::table(),
+        rules::record::table(),
+        rules::job::table(),
+        rules::window::table(),
     ]
     .map(Clone::clone)
     .to_vec();
@@ -163,14 +172,18 @@ impl App {
                 .map_err(|source| StartError::Write { path, source })
         });
         let live = Live::default();
+        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
+        let messages = Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?;
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
             Arc::clone(&ids),
             Arc::clone(&metrics),
             live.clone(),
+            Arc::clone(&rules.book),
             &config,
-        );
+        )
+        .signalling(Arc::clone(&messages.signals));
         let parts = Parts {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
@@ -184,8 +197,9 @@ impl App {
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
-            messages: Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?,
+            messages,
             senders: Senders::new(&config),
+            rules,
             workers: Workers::default(),
             limit: limit.transpose()?,
             config,
@@ -250,6 +264,29 @@ impl Services {
                 }
             });
         }
+        let services = self.clone();
+        self.workers.spawn("rules", rules::SYNC_EVERY, move || {
+            let services = services.clone();
+            async move { services.rules.sync().await.map_err(|e| e.to_string()) }
+        });
+        let fanout = Arc::new(self.fanout());
+        self.workers.spawn_woken("fan-out", FANOUT_EVERY, Arc::clone(&self.ingest.new_job), move || {
+            let fanout = Arc::clone(&fanout);
+            async move { fanout.activate().await.map_err(|e| e.to_string()) }
+        });
+    }
+
+    /// What carries on the work that events leave behind.
+    #[must_use]
+    pub fn fanout(&self) -> Fanout {
+        Fanout {
+            store: Arc::clone(&self.store),
+            book: Arc::clone(&self.rules.book),
+            metrics: Arc::clone(&self.metrics),
+            settings: Settings::of(&self.config),
+            signals: Arc::clone(&self.messages.signals),
+            stop: self.workers.stopping(),
+        }
     }
 
     /// On the first start: the administrator's token, in a file that only the owner can read.
@@ -313,5 +350,7 @@ fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     writeln!(file, "{text}")?;
     file.sync_all()?;
-    std::fs::rename(&temporary, path)
+    std::fs::rename(&temporary, path)?;
+    // The store will know the token; after a power cut the file must be there too, or nobody gets in.
+    path.parent().map_or(Ok(()), |dir| std::fs::File::open(dir)?.sync_all())
 }

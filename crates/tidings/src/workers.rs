@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 /// Waits until the server stops.
@@ -33,6 +33,15 @@ impl Workers {
         F: Fn() -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), String>> + Send,
     {
+        self.spawn_woken(name, every, Arc::default(), activate);
+    }
+
+    /// The same, and whenever `wake` is rung.
+    pub fn spawn_woken<F, Fut>(&self, name: &'static str, every: Duration, wake: Arc<Notify>, activate: F)
+    where
+        F: Fn() -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), String>> + Send,
+    {
         let mut stop = self.stop.subscribe();
         let work = async move {
             loop {
@@ -41,6 +50,7 @@ impl Workers {
                 }
                 tokio::select! {
                     () = tokio::time::sleep(every) => {}
+                    () = wake.notified() => {}
                     () = turned_true(&mut stop) => return,
                 }
             }

@@ -40,6 +40,25 @@ pub async fn concurrent_additions_all_count(suite: &Suite) {
     assert_eq!((item.int("count"), item.int("sum")), (Some(TASKS * EACH), Some(sum)));
 }
 
+/// Whoever meets the expired item first starts anew; all the others add to what that one wrote.
+pub async fn concurrent_additions_to_an_expired_item_all_count(suite: &Suite) {
+    let table = &suite.tables.plain;
+    for round in 0..5 {
+        let key = Key::new(suite.own(&round.to_string()));
+        suite.put(table, table.key_item(&key).with("count", 1000).with("expires", suite.now() - 10)).await;
+        let mut tasks = JoinSet::new();
+        for _ in 0..TASKS {
+            let (store, table, key) = (suite.store.clone(), table.clone(), key.clone());
+            tasks.spawn(async move {
+                let add = Write::update(&table, key, vec![Change::Add("count".into(), 1)]);
+                settle(&store, vec![add]).await.expect("an addition");
+            });
+        }
+        tasks.join_all().await;
+        assert_eq!(suite.get(table, &key).await, Some(table.key_item(&key).with("count", TASKS)), "round {round}");
+    }
+}
+
 pub async fn concurrent_inserts_have_one_winner(suite: &Suite) {
     let table = &suite.tables.text;
     let pk = suite.own("p");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::suite::{BY_GROUP, BY_OWNER, BY_TITLE, Suite, row, texts};
+use crate::error::FailedCondition;
 use crate::{Change, Condition, Item, Key, Query, Value, Write};
 
 /// An item in every index that expires so many seconds from now.
@@ -97,6 +98,74 @@ pub async fn an_update_of_an_expired_item_starts_anew(suite: &Suite) {
     suite.write(vec![Write::update(table, key.clone(), vec![Change::Add("count".into(), 2)])]).await;
     assert_eq!(suite.get(table, &key).await, Some(row(&pk, "a").with("count", 2)));
     assert_eq!(suite.all(table, Query::new(&pk).index(BY_GROUP)).await, Vec::new());
+}
+
+/// Each in one transaction with others, and under every condition that holds of nothing.
+pub async fn an_update_of_an_expired_item_obeys_its_condition(suite: &Suite) {
+    let table = &suite.tables.text;
+    let pk = suite.own("p");
+    let add = || vec![Change::Add("count".into(), 2)];
+    for (n, (condition, holds)) in [
+        (Condition::NotExists, true),
+        (Condition::LacksAttribute("rank".into()), true),
+        (Condition::Differs("rank".into(), 1.into()), true),
+        (Condition::Any(vec![Condition::Exists, Condition::NotExists]), true),
+        (Condition::Exists, false),
+        (Condition::Equals("rank".into(), 1.into()), false),
+        (Condition::HasAttribute("count".into()), false),
+        (Condition::All(vec![Condition::NotExists, Condition::HasAttribute("count".into())]), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (one, two, new) = (format!("{n}-one"), format!("{n}-two"), format!("{n}-new"));
+        for sort in [&one, &two] {
+            suite.put(table, expiring(suite, &pk, sort, -10).with("count", 40)).await;
+        }
+        let writes = vec![
+            Write::update(table, Key::with_sort(&pk, &one), add()).when(condition.clone()),
+            Write::update(table, Key::with_sort(&pk, &two), add()),
+            Write::insert(table, row(&pk, &new)),
+        ];
+        let expected = if holds {
+            suite.write(writes).await;
+            vec![row(&pk, &new), row(&pk, &one).with("count", 2), row(&pk, &two).with("count", 2)]
+        } else {
+            let failed = suite.conflict(&format!("{condition:?}"), writes).await;
+            assert_eq!(failed, vec![FailedCondition { write: 0, found: None }], "{condition:?}");
+            Vec::new()
+        };
+        let query = Query::new(&pk).prefix(format!("{n}-"));
+        assert_eq!(suite.all(table, query).await, expected, "{condition:?}");
+    }
+}
+
+/// A fraction of a second is over with the next whole one.
+pub async fn an_expiry_may_be_a_fraction_and_of_any_size(suite: &Suite) {
+    let table = &suite.tables.plain;
+    let now = suite.now();
+    for (n, (expires, there)) in [
+        (format!("{}.5", now - 1), false),
+        (format!("{}.5", now + 3600), true),
+        ("0.5".to_owned(), false),
+        ("-7".to_owned(), false),
+        ("-1e100".to_owned(), false),
+        ("1e100".to_owned(), true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let key = Key::new(suite.own(&n.to_string()));
+        let item = table.key_item(&key).with("expires", Value::N(expires.parse().expect("a number")));
+        suite.put(table, item.clone()).await;
+        assert_eq!(suite.get(table, &key).await, there.then_some(item), "{expires}");
+        let insert = vec![Write::insert(table, table.key_item(&key))];
+        if there {
+            suite.conflict(&expires, insert).await;
+        } else {
+            suite.write(insert).await;
+        }
+    }
 }
 
 pub async fn an_expiry_that_is_no_number_never_comes(suite: &Suite) {

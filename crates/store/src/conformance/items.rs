@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::suite::{Suite, row};
-use crate::{Item, Key, KeyValue, Number, Value, Write};
+use crate::{Condition, Item, Key, KeyValue, Number, Value, Write};
 
 pub async fn puts_gets_overwrites_and_deletes(suite: &Suite) {
     let table = &suite.tables.text;
@@ -142,4 +142,12 @@ pub async fn items_with_similar_keys_stay_apart(suite: &Suite) {
 
 fn number(text: &str) -> Number {
     text.parse().expect("the text is a number")
+}
+
+/// A key that is known to be unused needs no look: the item is there, and in its indexes.
+pub async fn a_fresh_put_stores_the_item(suite: &Suite) {
+    let table = &suite.tables.text;
+    let pk = suite.own("p");
+    suite.write(vec![Write::put(table, row(&pk, "a")).when(Condition::Fresh)]).await;
+    assert_eq!(suite.get(table, &Key::with_sort(&pk, "a")).await, Some(row(&pk, "a")));
 }

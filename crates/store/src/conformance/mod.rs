@@ -56,6 +56,7 @@ macro_rules! conformance_tests {
             items::numbers_come_back_exactly
             items::keys_may_be_text_numbers_or_bytes
             items::items_with_similar_keys_stay_apart
+            items::a_fresh_put_stores_the_item
             limits::a_key_must_be_complete_and_of_its_type
             limits::a_key_must_not_be_empty
             limits::a_partition_key_has_at_most_2048_bytes
@@ -79,6 +80,7 @@ macro_rules! conformance_tests {
             updates::an_update_changes_what_it_names
             updates::an_update_creates_what_is_not_there
             updates::adding_and_appending_start_from_nothing
+            updates::additions_are_exact
             updates::an_update_that_cannot_be_made_changes_nothing
             updates::an_update_cannot_change_the_key
             updates::an_update_names_each_attribute_once
@@ -116,10 +118,13 @@ macro_rules! conformance_tests {
             expiry::conditions_do_not_see_an_expired_item
             expiry::an_expired_item_can_be_written_anew
             expiry::an_update_of_an_expired_item_starts_anew
+            expiry::an_update_of_an_expired_item_obeys_its_condition
+            expiry::an_expiry_may_be_a_fraction_and_of_any_size
             expiry::an_expiry_that_is_no_number_never_comes
             expiry::an_expiry_can_be_put_off_or_removed
             expiry::an_item_expires_in_its_second
             concurrency::concurrent_additions_all_count
+            concurrency::concurrent_additions_to_an_expired_item_all_count
             concurrency::concurrent_inserts_have_one_winner
             concurrency::transactions_of_one_call_stand_alone
             concurrency::concurrent_transactions_all_land

@@ -78,6 +78,35 @@ pub async fn adding_and_appending_start_from_nothing(suite: &Suite) {
     assert_eq!(suite.get(table, &Key::new(&pk)).await, Some(expected));
 }
 
+pub async fn additions_are_exact(suite: &Suite) {
+    let table = &suite.tables.plain;
+    let number = |text: &str| Value::N(text.parse().expect("a number"));
+    for (n, (start, by, sum)) in [
+        ("0.5", 1, Some("1.5")),
+        ("-2.5", 2, Some("-0.5")),
+        ("1e20", -1, Some("99999999999999999999")),
+        ("9223372036854775807", 1, Some("9223372036854775808")),
+        ("-9223372036854775808", i64::MIN, Some("-18446744073709551616")),
+        ("1e-130", 0, Some("1e-130")),
+        // More digits than a number has.
+        ("1e-37", 10, None),
+        ("1e125", 1, None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let key = Key::new(suite.own(&n.to_string()));
+        let item = |text: &str| table.key_item(&key).with("n", number(text));
+        suite.put(table, item(start)).await;
+        let writes = vec![Write::update(table, key.clone(), vec![add("n", by)])];
+        match sum {
+            Some(_) => suite.write(writes).await,
+            None => suite.refused(&format!("{start} + {by}"), writes).await,
+        }
+        assert_eq!(suite.get(table, &key).await, Some(item(sum.unwrap_or(start))), "{start} + {by}");
+    }
+}
+
 pub async fn an_update_that_cannot_be_made_changes_nothing(suite: &Suite) {
     let table = &suite.tables.text;
     let pk = suite.own("p");

@@ -72,7 +72,13 @@ pub fn restore(input: &mut dyn Read, dir: &Path) -> Result<BackupSummary, Error>
 fn restore_into(input: &mut dyn Read, dir: &Path) -> Result<BackupSummary, Error> {
     let _lock = layout::lock(dir)?;
     layout::check_format(dir)?;
-    let (db, items, index) = open_database(dir, 16 * 1024 * 1024)?;
+    let summary = layout::build(dir, |unfinished| fill(input, unfinished))?;
+    layout::HighWater::of(dir).write(summary.sequence)?;
+    Ok(summary)
+}
+
+fn fill(input: &mut dyn Read, unfinished: &Path) -> Result<BackupSummary, Error> {
+    let (db, items, index) = open_database(unfinished, 16 * 1024 * 1024)?;
     let mut input = Hashing { inner: input, hash: Xxh3::new(), bytes: 0 };
     let mut magic = vec![0; MAGIC.len()];
     input.read_exact(&mut magic).map_err(cut)?;
@@ -88,7 +94,6 @@ fn restore_into(input: &mut dyn Read, dir: &Path) -> Result<BackupSummary, Error
     }
     db.persist(PersistMode::SyncAll).map_err(|e| Error::failed("cannot finish the restore", e))?;
     let sequence = read_sequence(&items)?;
-    layout::HighWater::of(dir).write(sequence)?;
     Ok(BackupSummary { entries, bytes: input.bytes, sequence })
 }
 

@@ -71,7 +71,7 @@ impl Committer {
             }
             let (count, bytes) = (group.transactions, group.bytes);
             let started = self.shared.clock.monotonic();
-            let outcome = self.write(group);
+            let outcome = self.write(group, started);
             if outcome.is_ok() {
                 self.shared.observer.committed(count, bytes, self.shared.clock.monotonic().saturating_sub(started));
             }
@@ -148,7 +148,7 @@ impl Committer {
                 let Some(item) = self.present(&item_key, group)?.filter(|item| table.is_expired(item, now)) else {
                     continue;
                 };
-                let gone = plan::entries(table, ids, &table.key_of(&item)?, &item)?;
+                let gone = plan::entries(table, ids, &table.key_of(&item)?, &item);
                 group.add(Change { item_key, bytes: None, gone, new: Vec::new(), expiry: None });
                 swept += 1;
             }
@@ -157,14 +157,14 @@ impl Committer {
         Ok(swept)
     }
 
-    fn write(&self, group: Group) -> Result<(), Refusal> {
+    fn write(&self, group: Group, now: std::time::Duration) -> Result<(), Refusal> {
         if let Some(why) = self.shared.broken() {
             return Err(Refusal::Broken(why));
         }
         if group.is_empty() {
             return Ok(());
         }
-        if let Some(why) = self.shared.space.shortage() {
+        if let Some(why) = self.shared.space.shortage(now) {
             return Err(Refusal::Full(why));
         }
         let sequence = self.shared.next_sequence();
@@ -177,7 +177,14 @@ impl Committer {
                 self.shared.committed(sequence);
                 Ok(())
             }
-            Err(e) => Err(Refusal::Broken(self.shared.break_down(&e))),
+            Err(e) => {
+                let cause = match e {
+                    fjall::Error::Io(e) => e.to_string(),
+                    fjall::Error::Poisoned => "a background write failed".to_owned(),
+                    e => e.to_string(),
+                };
+                Err(Refusal::Broken(self.shared.break_down(&cause)))
+            }
         }
     }
 }
@@ -187,7 +194,7 @@ fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, 
     let Step { ids, key, item_key, action, write } = step;
     let table = write.table();
     let gone = match &stored {
-        Some(item) if !matches!(action, Action::Check) => plan::entries(table, &ids, &key, item)?,
+        Some(item) if !matches!(action, Action::Check) => plan::entries(table, &ids, &key, item),
         _ => Vec::new(),
     };
     let had_expiry = stored.as_ref().and_then(|item| table.expiry_of(item));
@@ -199,7 +206,7 @@ fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, 
         Action::Update => {
             let before = stored.filter(|item| !table.is_expired(item, now));
             let Some(after) = write.apply(before)? else { return Ok(None) };
-            plan::stored(table, &ids, &key, &after)?
+            plan::stored(table, &ids, &key, &after)
         }
     };
     // An expiry that was there before is on a list already.

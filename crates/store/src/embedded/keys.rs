@@ -5,10 +5,10 @@
 //! Ids are assigned once and kept (`layout`). Each part of a key says where it ends, so that no partition's keys
 //! lie among another's.
 
-use crate::item::{Key, KeyValue};
+use crate::item::{Item, Key, KeyValue, Value};
 use crate::number::Number;
 use crate::query::Range;
-use crate::table::KeyKind;
+use crate::table::{Index, KeyKind};
 
 /// Marks a zero byte inside text, where a bare zero would end it.
 const ESCAPED: u8 = 0xFF;
@@ -30,6 +30,10 @@ pub fn put(out: &mut Vec<u8>, value: &KeyValue) {
 }
 
 fn put_text(out: &mut Vec<u8>, bytes: &[u8]) {
+    if !bytes.contains(&0) {
+        out.extend_from_slice(bytes);
+        return;
+    }
     for byte in bytes {
         out.push(*byte);
         if *byte == 0 {
@@ -65,6 +69,36 @@ pub fn index_entry(index: u16, entry: &Key, own: &Key, same_sort: bool) -> Vec<u
         put_key(&mut out, own);
     }
     out
+}
+
+/// The index entry of an item that has been checked, or `None` if the item is not in the index.
+pub fn index_entry_of_item(id: u16, index: &Index, item: &Item, own: &Key, same_sort: bool) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(128);
+    out.extend(id.to_be_bytes());
+    put_value(&mut out, item.get(&index.partition.0)?)?;
+    if let Some((sort, _)) = &index.sort {
+        put_value(&mut out, item.get(sort)?)?;
+    }
+    put(&mut out, &own.partition);
+    if let (Some(sort), false) = (&own.sort, same_sort) {
+        put(&mut out, sort);
+    }
+    Some(out)
+}
+
+/// The same bytes as [`put`], from the attribute itself.
+fn put_value(out: &mut Vec<u8>, value: &Value) -> Option<()> {
+    match value {
+        Value::S(text) => put_text(out, text.as_bytes()),
+        Value::B(bytes) => put_text(out, bytes),
+        Value::N(number) => {
+            out.extend(number.to_sortable());
+            return Some(());
+        }
+        _ => return None,
+    }
+    out.extend([0, END]);
+    Some(())
 }
 
 /// The key of one part of the list of items that got the expiry `second` in the commit `sequence`.

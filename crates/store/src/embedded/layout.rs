@@ -13,6 +13,8 @@ pub const FORMAT: u32 = 1;
 
 /// The database inside a data directory.
 pub const DATABASE: &str = "store";
+/// Where a database is built until it is whole.
+const UNFINISHED: &str = "store.new";
 const FORMAT_FILE: &str = "FORMAT";
 const LOCK_FILE: &str = "LOCK";
 const HIGH_WATER_FILE: &str = "HIGH-WATER";
@@ -21,6 +23,48 @@ const HIGH_WATER_FILE: &str = "HIGH-WATER";
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
+}
+
+/// Makes the data directory so that a power cut does not take it away again.
+pub fn make_dir(dir: &Path) -> Result<(), Error> {
+    let missing: Vec<_> = dir.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
+    let make = || {
+        fs::create_dir_all(dir)?;
+        missing.iter().filter_map(|path| path.parent()).try_for_each(sync_dir)
+    };
+    make().map_err(|e| Error::failed(format!("cannot make the data directory {}", dir.display()), e))
+}
+
+/// Builds the database under another name, and gives it its own when all of it is safe: one that is there is whole.
+pub fn build<T>(dir: &Path, fill: impl FnOnce(&Path) -> Result<T, Error>) -> Result<T, Error> {
+    let (unfinished, database) = (dir.join(UNFINISHED), dir.join(DATABASE));
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished).map_err(|e| cannot("remove", &unfinished, e))?;
+    }
+    let filled = fill(&unfinished)?;
+    let publish = || {
+        sync_dirs(&unfinished)?;
+        fs::rename(&unfinished, &database)?;
+        sync_dir(dir)
+    };
+    publish().map_err(|e| cannot("make", &database, e))?;
+    Ok(filled)
+}
+
+/// Makes the names in a directory safe; an empty path is the working directory.
+fn sync_dir(dir: &Path) -> std::io::Result<()> {
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    File::open(dir)?.sync_all()
+}
+
+fn sync_dirs(dir: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_dirs(&entry.path())?;
+        }
+    }
+    sync_dir(dir)
 }
 
 /// Takes the directory for this process.
@@ -123,12 +167,14 @@ fn write_durably(path: &Path, content: &[u8]) -> Result<(), Error> {
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
-        if let Some(dir) = path.parent() {
-            File::open(dir)?.sync_all()?;
-        }
-        Ok(())
+        path.parent().map_or(Ok(()), sync_dir)
     };
     replace().map_err(|e| cannot("write", path, e))
+}
+
+/// What the operating system said, if that is why.
+pub fn cause_of(error: &Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 fn cannot(what: &str, path: &Path, e: std::io::Error) -> Error {

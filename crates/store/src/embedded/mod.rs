@@ -7,12 +7,14 @@
 mod backup;
 mod commit;
 mod group;
+mod journal;
 mod keys;
 mod layout;
 mod plan;
 mod read;
 mod space;
 mod sweep;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -117,14 +119,25 @@ impl Embedded {
         observer: Arc<dyn Observer>,
     ) -> Result<Self, Error> {
         let dir = &options.dir;
-        std::fs::create_dir_all(dir)
-            .map_err(|e| Error::failed(format!("cannot make the data directory {}", dir.display()), e))?;
+        layout::make_dir(dir)?;
         let lock = layout::lock(dir)?;
         layout::check_format(dir)?;
-        let (db, items, index) = open_database(dir, options.cache_bytes)?;
-        let sequence = read_sequence(&items)?;
         let high_water = layout::HighWater::of(dir);
+        let database = dir.join(layout::DATABASE);
+        if !database.exists() {
+            layout::build(dir, |unfinished| open_database(unfinished, options.cache_bytes).map(drop))?;
+        }
+        versions::check(&database)?;
+        let journals = journal::check(&database)?;
+        if let Some(sequence) = journals.sequence {
+            // Before anything is changed; without a commit in the journals, the tables tell.
+            high_water.check(sequence)?;
+        }
+        journals.mend()?;
+        let (db, items, index) = open_database(&database, options.cache_bytes)?;
+        let sequence = read_sequence(&items)?;
         high_water.check(sequence)?;
+        journals.agree_with(sequence)?;
 
         let record = read_ids(&items)?;
         let (ids, added) = layout::assign_ids(&record, tables)?;
@@ -138,7 +151,8 @@ impl Embedded {
             }
         }
 
-        let space = space::Space { dir: dir.clone(), reserve_bytes: options.reserve_bytes };
+        let space =
+            space::Space { dir: dir.clone(), reserve_bytes: options.reserve_bytes, room_until: AtomicU64::new(0) };
         let shared = Arc::new(Shared {
             clock,
             observer,
@@ -232,7 +246,7 @@ impl Store for Embedded {
     }
 
     fn health(&self) -> Health {
-        match self.shared.broken().or_else(|| self.shared.space.shortage()) {
+        match self.shared.broken().or_else(|| self.shared.space.shortage(self.shared.clock.monotonic())) {
             Some(why) => Health::ReadOnly(why),
             None => Health::Ready,
         }
@@ -270,12 +284,7 @@ impl Shared {
     }
 
     /// Ends all writing, with the reason that everybody will be told from now on.
-    fn break_down(&self, e: &fjall::Error) -> String {
-        let cause = match e {
-            fjall::Error::Io(e) => e.to_string(),
-            fjall::Error::Poisoned => "a background write failed".to_owned(),
-            e => e.to_string(),
-        };
+    fn break_down(&self, cause: &str) -> String {
         let why = format!("a write to disk failed ({cause}); check the disk, then start tidings again");
         tracing::error!(cause, "a write to disk failed: the store is read-only until it is opened again");
         *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
@@ -313,9 +322,9 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<std::thread:
     thread.map_err(|e| Error::failed("cannot start a thread", e))
 }
 
-fn open_database(dir: &Path, cache_bytes: u64) -> Result<(Database, Keyspace, Keyspace), Error> {
+fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspace, Keyspace), Error> {
     let open = || {
-        let db = Database::builder(dir.join(layout::DATABASE))
+        let db = Database::builder(path)
             .cache_size(cache_bytes)
             // Small journals: what a crash leaves to replay bounds the time to start again.
             .max_journaling_size(128 * 1024 * 1024)
@@ -325,10 +334,10 @@ fn open_database(dir: &Path, cache_bytes: u64) -> Result<(Database, Keyspace, Ke
         Ok((db, items, index))
     };
     open().map_err(|e: fjall::Error| match e {
-        fjall::Error::Io(e) => Error::failed(format!("cannot open the store in {}", dir.display()), e),
+        fjall::Error::Io(e) => Error::failed(format!("cannot open the store in {}", path.display()), e),
         e => Error::Corrupt(format!(
             "cannot open the store in {}: {e}; restore the last backup into an empty directory",
-            dir.display()
+            path.display()
         )),
     })
 }
@@ -376,7 +385,7 @@ fn build_indexes(
     for pair in items.prefix(ids.table.to_be_bytes()) {
         let (_, value) = pair.into_inner().map_err(read_failed)?;
         let item = codec::decode(&value)?;
-        for entry in plan::entries(table, ids, &table.key_of(&item)?, &item)? {
+        for entry in plan::entries(table, ids, &table.key_of(&item)?, &item) {
             batch.insert(index, entry, fjall::Slice::from([]));
         }
         if batch.len() >= 10_000 {
@@ -394,7 +403,8 @@ fn keep_high_water(mark: &layout::HighWater, shared: &Shared, mut noted: u64, st
         if sequence > noted && shared.broken().is_none() {
             match mark.write(sequence) {
                 Ok(()) => noted = sequence,
-                Err(e) => tracing::warn!(error = %e, "cannot note the high-water mark"),
+                // The same disk holds the journal.
+                Err(e) => drop(shared.break_down(&layout::cause_of(&e))),
             }
         }
         if !running {

@@ -52,7 +52,7 @@ pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
         let ids = Arc::clone(tables.ids(write.table())?);
         let item_key = Slice::from(keys::item(ids.table, &key));
         let action = match &write {
-            Write::Put { table, item, .. } => Action::Put(stored(table, &ids, &key, item)?),
+            Write::Put { table, item, .. } => Action::Put(stored(table, &ids, &key, item)),
             Write::Update { .. } => Action::Update,
             Write::Delete { .. } => Action::Delete,
             Write::Check { .. } => Action::Check,
@@ -67,20 +67,19 @@ pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
 }
 
 /// The bytes and entries of an item.
-pub fn stored(table: &Table, ids: &TableIds, key: &Key, item: &Item) -> Result<Stored, Error> {
-    let entries = entries(table, ids, key, item)?;
-    Ok(Stored { bytes: Slice::from(codec::encode(item)), entries, expiry: table.expiry_of(item) })
+pub fn stored(table: &Table, ids: &TableIds, key: &Key, item: &Item) -> Stored {
+    let entries = entries(table, ids, key, item);
+    Stored { bytes: Slice::from(codec::encode(item)), entries, expiry: table.expiry_of(item) }
 }
 
-/// The index entries that lead to an item.
-pub fn entries(table: &Table, ids: &TableIds, key: &Key, item: &Item) -> Result<Vec<Slice>, Error> {
+/// The index entries that lead to an item, which has been checked.
+pub fn entries(table: &Table, ids: &TableIds, key: &Key, item: &Item) -> Vec<Slice> {
     let mut entries = Vec::with_capacity(ids.indexes.len());
     for (index, id) in table.indexes().iter().zip(&ids.indexes) {
-        if let Some(entry) = table.index_key_of(index, item)? {
-            entries.push(Slice::from(keys::index_entry(*id, &entry, key, same_sort(table, index))));
-        }
+        let entry = keys::index_entry_of_item(*id, index, item, key, same_sort(table, index));
+        entries.extend(entry.map(Slice::from));
     }
-    Ok(entries)
+    entries
 }
 
 /// Whether an index sorts by the attribute that the table sorts by.
@@ -92,6 +91,9 @@ impl Step {
     /// Whether the item as it is must be read: to decide, to change it, or to find entries that go with it.
     pub fn needs_present(&self) -> bool {
         let table = self.write.table();
+        if *self.write.condition() == Condition::Fresh && matches!(self.action, Action::Put(_)) {
+            return false;
+        }
         !matches!(self.action, Action::Put(_))
             || *self.write.condition() != Condition::None
             || !table.indexes().is_empty()

@@ -10,7 +10,7 @@ use tidings_store::{Change, Error, Health, Item, Key, KeyKind, Query, Store, Tab
 use crate::model;
 
 fn start() -> Timestamp {
-    "2026-11-15T12:00:00Z".parse().unwrap()
+    "2026-11-15T12:00:00Z".parse().expect("a moment")
 }
 
 fn options(dir: &tempfile::TempDir) -> Options {
@@ -22,9 +22,9 @@ fn open(options: &Options, tables: &[Table], clock: &Arc<ManualClock>) -> Result
 }
 
 async fn setup() -> Suite {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("a directory");
     let clock = Arc::new(ManualClock::new(start()));
-    let store = open(&options(&dir), &conformance::tables(), &clock).unwrap();
+    let store = open(&options(&dir), &conformance::tables(), &clock).expect("a store");
     Suite::with_manual_clock(Arc::new(store), clock, "run").keep(dir)
 }
 
@@ -53,7 +53,7 @@ fn note(id: &str) -> Item {
 }
 
 async fn put(store: &Embedded, table: &Table, item: Item) {
-    store.transact(vec![Write::put(table, item)]).await.unwrap();
+    store.transact(vec![Write::put(table, item)]).await.expect("a put");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod backup;
 mod check_config;
 mod client;
 mod output;
+mod rules;
 mod send;
 mod serve;
 mod tail;
@@ -34,6 +35,7 @@ enum Command {
     Token(token::Arguments),
     Send(send::Arguments),
     Tail(tail::Arguments),
+    Rules(rules::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
     /// Measure this machine: the built-in load generator and its report
@@ -64,6 +66,8 @@ pub enum Done {
     All,
     /// It ran, and the answer is no: some events refused, some problems found.
     Refused,
+    /// What it was given is no good; it has said why.
+    BadUsage,
 }
 
 #[must_use]
@@ -85,6 +89,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(Done::All) => ExitCode::SUCCESS,
         Ok(Done::Refused) => ExitCode::from(1),
+        Ok(Done::BadUsage) => ExitCode::from(2),
         Err(Failure(sentence)) => {
             output::error(&sentence);
             ExitCode::from(1)
@@ -99,6 +104,7 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Token(arguments) => token::run(arguments).await,
         Command::Send(arguments) => send::run(arguments).await,
         Command::Tail(arguments) => tail::run(arguments).await,
+        Command::Rules(arguments) => rules::run(&arguments),
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Bench(arguments) => {

@@ -58,4 +58,8 @@ fn show(frame: &str, json: bool) {
     let data = event.get("data").map(ToString::to_string).unwrap_or_default();
     let data: String = data.chars().take(120).collect();
     output::line(&format!("{}  {:32}  {}  {data}", text("eventTimestamp"), text("eventType"), text("correlationId")));
+    for rule in event.pointer("/outcome/rules").and_then(Value::as_array).into_iter().flatten() {
+        let text = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or("-");
+        output::line(&format!("{:29}rule {}: {}", "", text("name"), text("status")));
+    }
 }

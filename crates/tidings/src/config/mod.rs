@@ -35,6 +35,7 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub mod values;
 
 use std::collections::BTreeMap;
 use std::io::Read;

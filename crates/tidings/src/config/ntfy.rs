@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::Check;
-use super::problem::quote;
 use super::secret::Secret;
+use super::values;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -35,10 +35,8 @@ impl Ntfy {
     }
 }
 
-/// ntfy's own rule for topics.
 pub(super) fn check_topic(topic: &str, check: &mut Check<'_>) {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if topic.is_empty() || topic.len() > 64 || !topic.chars().all(allowed) {
-        check.problem(format_args!("must be 1 to 64 letters, digits, `_` or `-`, not {}", quote(topic)));
+    if let Err(why) = values::topic(topic) {
+        check.problem(why);
     }
 }

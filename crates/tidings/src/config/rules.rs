@@ -1,8 +1,7 @@
-//! `[[rules]]`: which events become which messages. The shape only; patterns and templates are compiled by their owner.
-
-use std::collections::BTreeMap;
+//! `[[rules]]`: which events become which messages. Patterns and templates are judged by their owner, `crate::rules`.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use super::check::Check;
 use super::json::JsonObject;
@@ -22,6 +21,8 @@ pub struct Rule {
     pub text: String,
     /// The same notice to the same target is not repeated within this time. 0: always repeated.
     pub dedupe_seconds: u64,
+    /// A template: what makes two notices the same. Empty: title and text do.
+    pub dedupe_key: String,
 }
 
 impl Default for Rule {
@@ -34,6 +35,7 @@ impl Default for Rule {
             title: String::new(),
             text: String::new(),
             dedupe_seconds: 0,
+            dedupe_key: String::new(),
         }
     }
 }
@@ -46,7 +48,7 @@ pub struct Target {
     /// inbox: these users …
     pub users: Vec<String>,
     /// … or those whom the notification map names.
-    pub map: BTreeMap<String, String>,
+    pub map: MapTarget,
     /// email
     pub to: Vec<String>,
     /// ntfy; absent: `ntfy.topic`.
@@ -59,6 +61,22 @@ pub struct Target {
     pub entity: Option<String>,
     /// ticket: on whose behalf.
     pub caller: Option<String>,
+}
+
+/// Users by the notification map.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MapTarget {
+    /// A template.
+    pub product: String,
+    /// Of these support groups only; none: of all.
+    pub groups: Vec<String>,
+}
+
+impl MapTarget {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +117,7 @@ impl Channel {
 
 impl Rule {
     pub(super) fn check(&self, check: &mut Check<'_>) {
+        let before = check.count();
         if self.pattern.is_empty() {
             check.key("pattern").problem("is missing; it says which events the rule is for");
         }
@@ -106,7 +125,26 @@ impl Rule {
             check.key("targets").problem("is missing; it says where the notice goes");
         }
         check_targets(&self.targets, &mut check.key("targets"));
-        check.key("dedupe_seconds").range(self.dedupe_seconds, 0..=31_536_000);
+        // What has no shape yet cannot be compiled; saying so twice would be noise.
+        if check.count() == before {
+            for error in crate::rules::check(&self.name, &self.to_json()) {
+                check.problem_at(&error.field, &error.message);
+            }
+        }
+    }
+
+    /// The rule as the API would be given it, secrets included.
+    #[must_use]
+    pub fn to_json(&self) -> Map<String, Value> {
+        let mut map = Map::new();
+        map.insert("enabled".to_owned(), self.enabled.into());
+        map.insert("pattern".to_owned(), self.pattern.to_value());
+        map.insert("targets".to_owned(), self.targets.iter().map(Target::to_json).collect());
+        map.insert("title".to_owned(), self.title.clone().into());
+        map.insert("text".to_owned(), self.text.clone().into());
+        map.insert("dedupe_seconds".to_owned(), self.dedupe_seconds.into());
+        map.insert("dedupe_key".to_owned(), self.dedupe_key.clone().into());
+        map
     }
 
     pub(super) fn secrets<'a>(&'a mut self, path: &str, secrets: &mut Vec<(String, &'a mut Secret)>) {
@@ -127,6 +165,23 @@ pub(super) fn target_secrets<'a>(targets: &'a mut [Target], path: &str, secrets:
 }
 
 impl Target {
+    fn to_json(&self) -> Value {
+        let mut target = match self.channel {
+            Some(Channel::Inbox) if self.map.is_empty() => json!({ "users": self.users }),
+            Some(Channel::Inbox) => json!({ "map": { "product": self.map.product, "groups": self.map.groups } }),
+            Some(Channel::Email) => json!({ "to": self.to }),
+            Some(Channel::Ntfy) => json!({ "topic": self.topic }),
+            Some(Channel::Webhook) => json!({ "url": self.url, "secret": self.secret.as_ref().map(Secret::expose) }),
+            Some(Channel::Queue) => json!({ "entity": self.entity }),
+            Some(Channel::Ticket) => json!({ "caller": self.caller }),
+            None => json!({}),
+        };
+        if let (Some(target), Some(channel)) = (target.as_object_mut(), self.channel) {
+            target.insert("channel".to_owned(), channel.as_str().into());
+        }
+        target
+    }
+
     fn check(&self, check: &mut Check<'_>) {
         let Some(channel) = self.channel else {
             check.key("channel").problem("is missing; it is inbox, email, ntfy, webhook, queue or ticket");

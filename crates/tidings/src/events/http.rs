@@ -20,6 +20,7 @@ use super::{Filter, StoredEvent};
 use crate::app::Services;
 use crate::http::{CorrelationId, End, IdempotencySeed, Json, Param, Params, Problem, RequestIds, Route, paging};
 use crate::ingest::{self, Receipt, Received};
+use crate::rules::{Outcome, fanout};
 use crate::tokens::{Caller, Scope};
 use crate::workers::turned_true;
 
@@ -94,16 +95,6 @@ struct EventView {
     outcome: Outcome,
 }
 
-/// What came of an event.
-#[derive(Debug, Default, Serialize, JsonSchema)]
-struct Outcome {
-    rules: Vec<serde_json::Value>,
-    notifications: Vec<serde_json::Value>,
-    messages: Vec<serde_json::Value>,
-    queue: Vec<serde_json::Value>,
-    tickets: Vec<serde_json::Value>,
-}
-
 #[derive(Serialize, JsonSchema)]
 struct EventList {
     items: Vec<EventView>,
@@ -118,7 +109,7 @@ impl EventView {
         for ours in ["receivedAt", "outcome"] {
             envelope.remove(ours);
         }
-        Ok(Self { envelope, received_at: time::iso_micros(event.received_at), outcome: Outcome::default() })
+        Ok(Self { envelope, received_at: time::iso_micros(event.received_at), outcome: event.outcome() })
     }
 }
 
@@ -220,7 +211,22 @@ async fn get(
     params.finish()?;
     let event = services.events.get(&event_id, source.as_deref()).await?;
     let event = event.ok_or_else(|| Problem::not_found("there is no event of this id, or it has expired"))?;
-    Ok(Json(StatusCode::OK, EventView::of(&event)?))
+    let mut view = EventView::of(&event)?;
+    fanout::progress(&*services.store, &mut view.outcome).await?;
+    follow_up(&services, &mut view.outcome).await?;
+    Ok(Json(StatusCode::OK, view))
+}
+
+/// Completes an outcome with what became of its messages.
+async fn follow_up(services: &Services, outcome: &mut Outcome) -> Result<(), Problem> {
+    for sent in outcome.messages.iter_mut().chain(&mut outcome.queue).chain(&mut outcome.tickets) {
+        if let Some(stored) = services.messages.get(&sent.message_id).await? {
+            let delivery = stored.message.delivery;
+            sent.status = Some(delivery.status.as_str().to_owned());
+            sent.attempts = Some(delivery.attempts);
+        }
+    }
+    Ok(())
 }
 
 async fn stream(State(services): State<Services>, mut params: Params) -> Result<Response, Problem> {

@@ -18,6 +18,8 @@ pub use stream::{Live, LiveEvent};
 
 /// Events looked at for one page at the most, so that a filter that fits little still answers soon.
 const LOOKED_AT: usize = 10_000;
+/// Bytes of events in one page at the most, about: a page of large events is shorter, and its cursor leads on.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Which events a reader wants.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -68,19 +70,6 @@ impl Events {
             Some((index, value)) => self.page_of_index(filter, index, value, limit, after).await,
             None => self.page_by_day(filter, limit, after).await,
         }
-    }
-
-    /// Events of one correlation id, oldest first.
-    pub async fn of_correlation(
-        &self,
-        correlation_id: &str,
-        limit: usize,
-        after: Option<Item>,
-    ) -> Result<(Vec<StoredEvent>, Option<Item>), Error> {
-        let query = Query::new(correlation_id).index("correlation-index").limit(limit).after(after);
-        let page = self.store.query(record::table(), &query).await?;
-        let events = page.items.into_iter().map(StoredEvent::from_item).collect::<Result<_, _>>()?;
-        Ok((events, page.next))
     }
 
     async fn page_of_index(
@@ -156,17 +145,20 @@ impl Events {
     }
 }
 
-/// Moves items that fit into `found` until it has `limit`; gives the item at which it was full.
+/// Moves items that fit into `found` until it has `limit` or is large; gives the item at which it was full.
 fn take_fitting(
     filter: &Filter,
     items: Vec<Item>,
     limit: usize,
     found: &mut Vec<StoredEvent>,
 ) -> Result<Option<Item>, Error> {
+    let mut bytes: usize = found.iter().map(|event| event.json.len()).sum();
     for item in items {
         if filter.fits(&item) {
-            found.push(StoredEvent::from_item(item)?);
-            if found.len() >= limit {
+            let event = StoredEvent::from_item(item)?;
+            bytes += event.json.len();
+            found.push(event);
+            if found.len() >= limit || bytes >= PAGE_BYTES {
                 return Ok(found.last().map(|event| event.item.clone()));
             }
         }

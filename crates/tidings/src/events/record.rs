@@ -7,6 +7,8 @@ use tidings_core::envelope::Envelope;
 use tidings_core::time::{self, Timestamp};
 use tidings_store::{Condition, Error, Item, Key, KeyKind, Table, Write};
 
+use crate::rules::Outcome;
+
 /// Events by the day they happened (UTC) and the time in it, with an index for each way to look for them.
 #[must_use]
 pub fn table() -> &'static Table {
@@ -57,12 +59,26 @@ pub struct NewEvent<'a> {
     /// Makes the key unique among events of one instant.
     pub unique: u64,
     pub expires_at: i64,
+    /// What came of it, as JSON text, if anything did.
+    pub outcome: Option<String>,
+}
+
+/// Where an event is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventKey {
+    pub day: String,
+    pub at: String,
 }
 
 impl NewEvent<'_> {
     #[must_use]
     pub fn day(&self) -> String {
         day_of(self.envelope.event_timestamp)
+    }
+
+    #[must_use]
+    pub fn key(&self) -> EventKey {
+        EventKey { day: self.day(), at: self.at() }
     }
 
     fn at(&self) -> String {
@@ -94,8 +110,9 @@ impl NewEvent<'_> {
             .with("correlationId", &envelope.correlation_id)
             .with("receivedAt", self.received_at.as_microsecond())
             .with("event", self.json)
+            .with_some("outcome", self.outcome)
             .with("ttl", self.expires_at);
-        [Write::put(ids_table(), id).when(unseen), Write::insert(table(), event)]
+        [Write::put(ids_table(), id).when(unseen), Write::put(table(), event).when(Condition::Fresh)]
     }
 }
 
@@ -129,6 +146,23 @@ impl StoredEvent {
     /// The envelope's text as a value that is written out as it is.
     pub fn raw(&self) -> Result<Box<RawValue>, Error> {
         RawValue::from_string(self.json.clone()).map_err(|_| Error::Corrupt("a stored event is no JSON".to_owned()))
+    }
+
+    /// The event's own id.
+    #[must_use]
+    pub fn id(&self) -> String {
+        #[derive(serde::Deserialize)]
+        struct Id {
+            #[serde(rename = "eventId")]
+            event_id: String,
+        }
+        serde_json::from_str::<Id>(&self.json).map(|id| id.event_id).unwrap_or_default()
+    }
+
+    /// What came of it, as far as that was known when it was stored.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        Outcome::from_text(self.item.str("outcome"))
     }
 
     #[must_use]

@@ -39,6 +39,7 @@ pub struct Metrics {
     requests: Family<StatusLabels, Counter>,
     request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
     events: Family<ResultLabels, Counter>,
+    rules: Family<ResultLabels, Counter>,
     commit_seconds: Histogram,
     commit_transactions: Histogram,
     commit_bytes: Counter,
@@ -63,6 +64,7 @@ impl Default for Metrics {
             requests: Family::default(),
             request_seconds,
             events: Family::default(),
+            rules: Family::default(),
             commit_seconds: Histogram::new(SECONDS),
             commit_transactions: Histogram::new(TRANSACTIONS),
             commit_bytes: Counter::default(),
@@ -77,6 +79,7 @@ impl Default for Metrics {
         let help = "Time from the request's head to the answer";
         registry.register_with_unit("http_request", help, Unit::Seconds, metrics.request_seconds.clone());
         registry.register("events", "Events by what became of them at the door", metrics.events.clone());
+        registry.register("rule_matches", "Rules that matched, by what came of it", metrics.rules.clone());
         let help = "Time to write and fsync one group of transactions";
         registry.register_with_unit("store_commit", help, Unit::Seconds, metrics.commit_seconds.clone());
         registry.register(
@@ -114,6 +117,13 @@ impl Metrics {
     pub fn events(&self, result: &'static str, count: u64) {
         if count > 0 {
             self.events.get_or_create(&ResultLabels { result }).inc_by(count);
+        }
+    }
+
+    /// Counts rules that matched by result: `matched`, `deduplicated`, `no_recipients` or `fanout`.
+    pub fn rules(&self, result: &'static str, count: u64) {
+        if count > 0 {
+            self.rules.get_or_create(&ResultLabels { result }).inc_by(count);
         }
     }
 

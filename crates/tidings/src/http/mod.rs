@@ -41,6 +41,7 @@ use crate::app::Services;
 pub fn routes() -> Vec<Route> {
     let mut routes = health::routes();
     routes.extend(crate::events::http::routes());
+    routes.extend(crate::rules::http::routes());
     routes.extend(crate::trace::http::routes());
     routes.extend(crate::messages::http::routes());
     routes.extend(crate::audit::http::routes());

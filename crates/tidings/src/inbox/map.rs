@@ -52,6 +52,16 @@ pub fn users_of(item: &Item) -> Vec<String> {
 
 /// Everybody who hears of a product, each once; only of these groups, if any are named (S001-48, S001-49).
 pub async fn recipients(store: &dyn Store, product: &str, groups: &[String]) -> Result<BTreeSet<String>, Error> {
+    recipients_up_to(store, product, groups, usize::MAX).await
+}
+
+/// The same, but stops looking once there are more than `most`: enough to know that there are too many.
+pub async fn recipients_up_to(
+    store: &dyn Store,
+    product: &str,
+    groups: &[String],
+    most: usize,
+) -> Result<BTreeSet<String>, Error> {
     let mut users = BTreeSet::new();
     let mut after = None;
     loop {
@@ -61,9 +71,9 @@ pub async fn recipients(store: &dyn Store, product: &str, groups: &[String]) -> 
                 users.extend(list);
             }
         }
-        match next {
-            Some(next) => after = Some(next),
-            None => return Ok(users),
+        if next.is_none() || users.len() > most {
+            return Ok(users);
         }
+        after = next;
     }
 }

@@ -2,7 +2,7 @@
 
 mod read;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
@@ -10,7 +10,8 @@ use serde::Serialize;
 use tidings_core::envelope::{Envelope, FieldError};
 use tidings_core::ids::IdSource;
 use tidings_core::time::{Clock, Timestamp};
-use tidings_store::{Error, Item, Store, Write};
+use tidings_store::{Error, Item, Store, Write, limits};
+use tokio::sync::Notify;
 
 pub use read::{Draft, Limits, Received, read_events};
 
@@ -18,13 +19,19 @@ use crate::config::Config;
 use crate::events::record::{self, NewEvent};
 use crate::events::{Live, LiveEvent};
 use crate::http::Metrics;
+use crate::messages::{Message, Signals};
+use crate::rules::notice::Settings;
+use crate::rules::react::{Reaction, Reactor};
+use crate::rules::{Book, Outcome, Rule};
 
 const DAY_SECONDS: i64 = 86_400;
 /// A day on record is noted again after this long, so that it lives as long as its latest event.
 const DAY_NOTED_AGAIN_SECONDS: i64 = DAY_SECONDS / 2;
 
 /// Bytes of an event as it is stored: an item of the store, less what stands beside it there.
-const STORED_BYTES: usize = tidings_store::limits::ITEM_BYTES - 4096;
+const STORED_BYTES: usize = limits::ITEM_BYTES - BESIDE_BYTES - 1024;
+/// Bytes of what stands beside an event in its item, its outcome apart.
+const BESIDE_BYTES: usize = 3072;
 
 /// What became of one event at the door.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -50,6 +57,12 @@ pub struct Ingest {
     pub ids: Arc<dyn IdSource>,
     pub metrics: Arc<Metrics>,
     pub live: Live,
+    rules: Arc<Book>,
+    reactor: Reactor,
+    /// Rung when an event has left work to a job.
+    pub new_job: Arc<Notify>,
+    /// Rung when an event has made messages.
+    signals: Arc<Signals>,
     retention_seconds: i64,
     duplicate_seconds: i64,
     /// Days that are on record, and since when.
@@ -63,8 +76,10 @@ impl Ingest {
         ids: Arc<dyn IdSource>,
         metrics: Arc<Metrics>,
         live: Live,
+        rules: Arc<Book>,
         config: &Config,
     ) -> Self {
+        let reactor = Reactor::new(Arc::clone(&store), Settings::of(config));
         let seconds = |count: u64, each: i64| i64::try_from(count).unwrap_or(i64::MAX).saturating_mul(each);
         Self {
             store,
@@ -72,19 +87,29 @@ impl Ingest {
             ids,
             metrics,
             live,
+            rules,
+            reactor,
+            new_job: Arc::default(),
+            signals: Arc::default(),
             retention_seconds: seconds(config.retention.events_days, DAY_SECONDS),
             duplicate_seconds: seconds(config.retention.dedupe_hours, 3600),
             days: Mutex::default(),
         }
     }
 
+    /// Says to these when an event has made messages.
+    #[must_use]
+    pub fn signalling(mut self, signals: Arc<Signals>) -> Self {
+        self.signals = signals;
+        self
+    }
+
     /// Stores the good events, each in a transaction of its own. An error means that some may not be stored:
     /// sending the same again is safe, for what is stored is a duplicate.
-    pub async fn accept(&self, drafts: Vec<Draft>) -> Result<Vec<Receipt>, Error> {
+    pub async fn accept(&self, mut drafts: Vec<Draft>) -> Result<Vec<Receipt>, Error> {
         let now = self.clock.now();
         let mut transactions = Vec::with_capacity(drafts.len());
         let mut notes = Vec::with_capacity(drafts.len());
-        let mut drafts = drafts;
         for draft in &mut drafts {
             let Draft::Good(envelope) = draft else { continue };
             let json = envelope.to_json();
@@ -93,7 +118,8 @@ impl Ingest {
                 *draft = Draft::Bad { errors: vec![FieldError::new("", message)], too_large: true };
                 continue;
             }
-            let (writes, noted) = self.transaction(envelope, json, now);
+            let rules = self.rules.matching(&json);
+            let (writes, noted) = self.transaction(envelope, json, rules, &BTreeSet::new(), now).await?;
             transactions.push(writes);
             notes.push(noted);
         }
@@ -103,7 +129,10 @@ impl Ingest {
             receipts.push(match draft {
                 Draft::Bad { errors, too_large } => rejection(errors, too_large),
                 Draft::Good(envelope) => match outcomes.next() {
-                    Some((outcome, noted)) => self.receipt(envelope, outcome, noted, now)?,
+                    Some((outcome, noted)) => {
+                        let (outcome, noted) = self.without_repeats(&envelope, outcome, noted, now).await?;
+                        self.receipt(envelope, outcome, noted, now)?
+                    }
                     None => return Err(Error::ReadOnly("the store gave too few answers".to_owned())),
                 },
             });
@@ -115,25 +144,71 @@ impl Ingest {
         Ok(receipts)
     }
 
-    /// The one transaction of an event, and what to remember once it is done.
-    fn transaction(&self, envelope: &Envelope, json: String, now: Timestamp) -> (Vec<Write>, Noted) {
-        let new = NewEvent {
+    /// The one transaction of an event with everything that its rules cause, and what to remember once it is done.
+    async fn transaction(
+        &self,
+        envelope: &Envelope,
+        json: String,
+        rules: Vec<Arc<Rule>>,
+        silent: &BTreeSet<String>,
+        now: Timestamp,
+    ) -> Result<(Vec<Write>, Noted), Error> {
+        let mut new = NewEvent {
             envelope,
             json,
             received_at: now,
             unique: self.unique(),
             expires_at: now.as_second().saturating_add(self.retention_seconds),
+            outcome: None,
         };
         let day = new.day();
         let note_day = self.day_to_note(&day, now);
-        let noted = Noted {
+        let mut noted = Noted {
             day: note_day.is_some().then_some(day),
             announcement: (self.live.listeners() > 0).then(|| new.json.clone()),
+            reacted: None,
         };
+        let mut caused = Vec::new();
+        if !rules.is_empty() {
+            let Reaction { writes, markers, outcome, messages } = self.reactor.react(&new, &rules, silent).await?;
+            caused = writes;
+            let text = outcome.to_text(limits::ITEM_BYTES.saturating_sub(new.json.len() + BESIDE_BYTES));
+            noted.announcement = noted.announcement.map(|json| with_outcome(json, envelope, &text));
+            new.outcome = Some(text);
+            let own = 2 + usize::from(note_day.is_some());
+            let markers = markers.into_iter().map(|(place, rule)| (place + own, rule)).collect();
+            noted.reacted = Some(Box::new(Reacted { json: new.json.clone(), rules, markers, outcome, messages }));
+        }
         let window = std::time::Duration::from_secs(self.duplicate_seconds.unsigned_abs());
         let mut writes = Vec::from(new.writes(now.saturating_sub(window).unwrap_or(Timestamp::MIN)));
         writes.extend(note_day);
-        (writes, noted)
+        writes.extend(caused);
+        Ok((writes, noted))
+    }
+
+    /// Where rules said the same not long ago, the event's transaction failed on their windows alone: does it again
+    /// without what those rules would have caused.
+    async fn without_repeats(
+        &self,
+        envelope: &Envelope,
+        mut outcome: Result<(), Error>,
+        mut noted: Noted,
+        now: Timestamp,
+    ) -> Result<(Result<(), Error>, Noted), Error> {
+        let mut silent = BTreeSet::new();
+        while let (Err(error @ Error::Conflict { .. }), Some(reacted)) = (&outcome, noted.reacted.as_mut()) {
+            let repeats = reacted.markers.iter().filter(|(place, _)| error.conflict_on(*place).is_some());
+            let before = silent.len();
+            silent.extend(repeats.map(|(_, rule)| rule.clone()));
+            if error.conflict_on(0).is_some() || silent.len() == before {
+                break;
+            }
+            let (json, rules) = (std::mem::take(&mut reacted.json), std::mem::take(&mut reacted.rules));
+            let (writes, again) = self.transaction(envelope, json, rules, &silent, now).await?;
+            noted = again;
+            outcome = self.store.transact(writes).await;
+        }
+        Ok((outcome, noted))
     }
 
     /// What the sender hears of an event whose transaction is decided.
@@ -156,6 +231,10 @@ impl Ingest {
             if let Some(json) = noted.announcement {
                 self.live.announce(LiveEvent { event_type: envelope.event_type.clone(), json });
             }
+            if let Some(reacted) = noted.reacted {
+                self.report(&envelope, &reacted.outcome);
+                self.signals.created(&reacted.messages);
+            }
         }
         let status = if known_correlation.is_some() { "duplicate" } else { "accepted" };
         Ok(Receipt {
@@ -165,6 +244,19 @@ impl Ingest {
             errors: Vec::new(),
             too_large: false,
         })
+    }
+
+    /// Counts what came of the rules, and says it aloud where somebody should have been told and nobody was (S001-50).
+    fn report(&self, envelope: &Envelope, outcome: &Outcome) {
+        for (status, count) in &outcome.by_status {
+            self.metrics.rules(status, *count);
+        }
+        for rule in &outcome.no_recipients {
+            tracing::warn!(rule, event = envelope.event_id, "a target of the rule leads to nobody");
+        }
+        if outcome.fanout.is_some() {
+            self.new_job.notify_one();
+        }
     }
 
     fn unique(&self) -> u64 {
@@ -195,6 +287,28 @@ struct Noted {
     day: Option<String>,
     /// What listeners will see, if there are any.
     announcement: Option<String>,
+    reacted: Option<Box<Reacted>>,
+}
+
+/// What is known of an event that rules match.
+struct Reacted {
+    json: String,
+    rules: Vec<Arc<Rule>>,
+    /// The writes of the transaction that open windows, and whose.
+    markers: Vec<(usize, String)>,
+    outcome: Outcome,
+    messages: Vec<Message>,
+}
+
+/// An envelope's text with what came of it, for those who watch.
+fn with_outcome(mut json: String, envelope: &Envelope, outcome: &str) -> String {
+    let has_its_own = envelope.extensions.iter().any(|(name, _)| name == "outcome");
+    if !has_its_own && json.pop().is_some() {
+        json.push_str(",\"outcome\":");
+        json.push_str(outcome);
+        json.push('}');
+    }
+    json
 }
 
 fn rejection(errors: Vec<FieldError>, too_large: bool) -> Receipt {

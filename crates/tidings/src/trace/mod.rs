@@ -5,37 +5,40 @@ pub mod http;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tidings_core::time;
 use tidings_store::query::cursor_of;
-use tidings_store::{Error, Item, Query, Store, Table, Value};
+use tidings_store::{Error, Item, Query, Store, Table, Value as Attribute};
 
 use crate::audit;
 use crate::events::{StoredEvent, record};
-use crate::messages::Message;
 use crate::messages::http::MessageView;
+use crate::messages::{self, Message};
 
 /// One thing that happened.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Step {
     pub time: String,
-    /// `event`, `message` or `audit`.
+    /// `event`, `rule`, `notification`, `message` or `audit`.
     pub kind: &'static str,
     pub id: String,
     #[schemars(with = "serde_json::Value")]
     pub details: Box<RawValue>,
 }
 
+/// What an item tells, if anything, and when it happened.
+type Told = Result<(String, Option<Step>), Error>;
+
 /// A table that has an index `correlation-index` over its items in the order of time.
 struct Source {
     kind: &'static str,
     table: Table,
-    step: fn(Item) -> Result<Step, Error>,
+    step: fn(Item) -> Told,
 }
 
 pub struct Trace<'a> {
     pub store: &'a dyn Store,
-    /// The messages', which is named after the stage.
-    pub messages: &'a Table,
+    pub stage: &'a str,
 }
 
 impl Trace<'_> {
@@ -46,13 +49,13 @@ impl Trace<'_> {
         limit: usize,
         after: Option<Item>,
     ) -> Result<(Vec<Step>, Option<Item>), Error> {
-        let sources = self.sources();
+        let sources = sources(self.stage);
         let mut found = Vec::new();
         let mut next = after.unwrap_or_default();
         let mut more = false;
         for (place, source) in sources.iter().enumerate() {
             let from = match next.get(source.kind) {
-                Some(Value::M(cursor)) => Some(Item(cursor.clone())),
+                Some(Attribute::M(cursor)) => Some(Item(cursor.clone())),
                 _ => None,
             };
             let query = Query::new(correlation_id).index("correlation-index").limit(limit).after(from);
@@ -61,56 +64,93 @@ impl Trace<'_> {
             for item in page.items {
                 let index = source.table.index_named("correlation-index")?;
                 let cursor = cursor_of(&source.table, Some(index), &item);
-                found.push((place, cursor, (source.step)(item)?));
+                let (time, step) = (source.step)(item)?;
+                found.push((place, cursor, time, step));
             }
         }
-        found.sort_by(|a, b| a.2.time.cmp(&b.2.time).then(a.0.cmp(&b.0)));
+        found.sort_by(|a, b| a.2.cmp(&b.2).then(a.0.cmp(&b.0)));
         more |= found.len() > limit;
         found.truncate(limit);
         let mut steps = Vec::with_capacity(found.len());
-        for (place, cursor, step) in found {
+        for (place, cursor, _, step) in found {
             if let Some(source) = sources.get(place) {
                 next = next.with(source.kind, cursor);
             }
-            steps.push(step);
+            steps.extend(step);
         }
         Ok((steps, more.then_some(next)))
     }
-
-    fn sources(&self) -> Vec<Source> {
-        vec![
-            Source { kind: "event", table: record::table().clone(), step: event_step },
-            Source { kind: "message", table: self.messages.clone(), step: message_step },
-            Source { kind: "audit", table: audit::table().clone(), step: audit_step },
-        ]
-    }
 }
 
-/// A message with its attempts.
-fn message_step(item: Item) -> Result<Step, Error> {
-    let message = Message::from_item(&item)?;
-    let (time, id) = (time::iso_micros(message.created_date), message.message_id.clone());
-    let details = serde_json::value::to_raw_value(&MessageView::from(message));
-    Ok(Step { time, kind: "message", id, details: details.unwrap_or_else(|_| RawValue::NULL.to_owned()) })
+fn sources(stage: &str) -> Vec<Source> {
+    let events = record::table();
+    vec![
+        Source { kind: "event", table: events.clone(), step: event_step },
+        Source { kind: "rule", table: events.clone(), step: rule_step },
+        Source { kind: "notification", table: events.clone(), step: notification_step },
+        Source { kind: "message", table: messages::record::table(stage), step: message_step },
+        Source { kind: "audit", table: audit::table().clone(), step: audit_step },
+    ]
 }
 
-fn event_step(item: Item) -> Result<Step, Error> {
+fn event_step(item: Item) -> Told {
     let event = StoredEvent::from_item(item)?;
-    let at = event.at().split('#').next().unwrap_or_default().to_owned();
-    #[derive(serde::Deserialize)]
-    struct Id {
-        #[serde(rename = "eventId")]
-        event_id: String,
-    }
-    let id = serde_json::from_str::<Id>(&event.json).map(|id| id.event_id).unwrap_or_default();
-    Ok(Step { time: at, kind: "event", id, details: event.raw()? })
+    let at = time_of(&event);
+    let step = Step { time: at.clone(), kind: "event", id: event.id(), details: event.raw()? };
+    Ok((at, Some(step)))
 }
 
-fn audit_step(item: Item) -> Result<Step, Error> {
+/// The rules that an event matched, if any.
+fn rule_step(item: Item) -> Told {
+    let event = StoredEvent::from_item(item)?;
+    let outcome = event.outcome();
+    let details = json!({
+        "rules": outcome.rules, "no_recipients": outcome.no_recipients, "deduplicated": outcome.deduplicated,
+        "fanout": outcome.fanout.map(|fanout| fanout.job),
+    });
+    Ok(followed(&event, "rule", outcome.totals.rules, &details))
+}
+
+/// The inbox entries that came of an event, if any.
+fn notification_step(item: Item) -> Told {
+    let event = StoredEvent::from_item(item)?;
+    let outcome = event.outcome();
+    let details = json!({ "notifications": outcome.notifications, "total": outcome.totals.notifications });
+    Ok(followed(&event, "notification", outcome.totals.notifications, &details))
+}
+
+fn followed(event: &StoredEvent, kind: &'static str, count: u64, details: &Value) -> (String, Option<Step>) {
+    let at = time_of(event);
+    let step = (count > 0).then(|| Step { time: at.clone(), kind, id: event.id(), details: raw(details) });
+    (at, step)
+}
+
+fn time_of(event: &StoredEvent) -> String {
+    event.at().split('#').next().unwrap_or_default().to_owned()
+}
+
+fn message_step(item: Item) -> Told {
+    let message = Message::from_item(&item)?;
+    let at = time::iso_micros(message.created_date);
+    // Messages keep milliseconds; at the end of theirs they come after the event that caused them.
+    let end = message.created_date.saturating_add(std::time::Duration::from_micros(999));
+    let place = time::iso_micros(end.unwrap_or(message.created_date));
+    let id = message.message_id.clone();
+    let details = serde_json::to_value(MessageView::from(message)).unwrap_or_default();
+    let step = Step { time: at, kind: "message", id, details: raw(&details) };
+    Ok((place, Some(step)))
+}
+
+fn audit_step(item: Item) -> Told {
     let entry = audit::Entry::from_item(&item)?;
-    let details = serde_json::json!({
+    let details = json!({
         "action": entry.action, "user": entry.user, "entity": entry.entity, "entityId": entry.entity_id,
     });
-    let details = RawValue::from_string(details.to_string()).unwrap_or_else(|_| RawValue::NULL.to_owned());
-    Ok(Step { time: time::iso_micros(entry.at), kind: "audit", id: entry.seq.to_string(), details })
+    let at = time::iso_micros(entry.at);
+    let step = Step { time: at.clone(), kind: "audit", id: entry.seq.to_string(), details: raw(&details) };
+    Ok((at, Some(step)))
+}
+
+fn raw(details: &Value) -> Box<RawValue> {
+    RawValue::from_string(details.to_string()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

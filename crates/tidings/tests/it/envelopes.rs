@@ -37,7 +37,7 @@ async fn a_single_event_is_accepted_and_can_be_read_back() {
     assert_eq!(stored["receivedAt"], "2026-03-01T12:00:00.000000Z");
     let outcome = stored["outcome"].as_object().unwrap();
     let kinds: Vec<_> = outcome.keys().map(String::as_str).collect();
-    assert_eq!(kinds, ["messages", "notifications", "queue", "rules", "tickets"]);
+    assert_eq!(kinds, ["messages", "notifications", "queue", "rules", "tickets", "totals"]);
 }
 
 // S003-56, S003-57, S003-58, S003-64, SX-26

@@ -208,3 +208,18 @@ async fn a_prefix_that_fits_little_is_found_across_many_days() {
     client.post("/events", &json!(events)).await.expect(202);
     check(&client, "type=rar*", &["1"]).await;
 }
+
+// SX-10: a page of large events is cut by its size, and its cursor leads on.
+#[tokio::test]
+async fn a_page_of_large_events_is_short() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let events = 20;
+    for n in 0..events {
+        let event = json!({ "eventId": n.to_string(), "eventType": "large", "data": { "x": "y".repeat(250 * 1024) } });
+        client.send(&event).await;
+    }
+    let pages = client.pages("/events?type=large&limit=1000").await;
+    assert!(pages.len() > 1 && pages[0].len() < events, "{} pages", pages.len());
+    assert_eq!(pages.concat().len(), events);
+}

@@ -8,8 +8,9 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 29] = [
+const EXPECTED: [&str; 34] = [
     "DELETE /channels/webhook/disabled/{id}",
+    "DELETE /rules/{name}",
     "DELETE /tokens/{id}",
     "GET /admin/backup",
     "GET /api/message-types",
@@ -28,6 +29,8 @@ const EXPECTED: [&str; 29] = [
     "GET /metrics",
     "GET /openapi.json",
     "GET /readyz",
+    "GET /rules",
+    "GET /rules/{name}",
     "GET /tokens",
     "GET /trace/{correlationId}",
     "POST /api/messages",
@@ -37,7 +40,9 @@ const EXPECTED: [&str; 29] = [
     "POST /api/messages/{message_id}/retry",
     "POST /channels/{name}/test",
     "POST /events",
+    "POST /rules/test",
     "POST /tokens",
+    "PUT /rules/{name}",
 ];
 
 async fn document(server: &TestServer) -> Value {
@@ -145,7 +150,8 @@ async fn the_description_has_the_shape_of_openapi_3_1() {
             path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
         assert_eq!(in_path, templated, "{name}");
         // To retry or cancel needs no more than the id in the path.
-        let takes_body = method == Method::POST && !path.ends_with("/retry") && !path.ends_with("/cancel");
+        let bare = path.ends_with("/retry") || path.ends_with("/cancel");
+        let takes_body = [Method::POST, Method::PUT].contains(&method) && !bare;
         assert_eq!(operation.get("requestBody").is_some(), takes_body, "{name}");
         let schemes = operation["security"].as_array().unwrap();
         for scheme in schemes.iter().flat_map(|scheme| scheme.as_object().unwrap().keys()) {

@@ -15,6 +15,8 @@ fn items(list: &Value) -> &Vec<Value> {
 async fn a_token_is_made_listed_and_revoked() {
     let server = TestServer::start().await;
     let client = server.client();
+    // Oldest first, by the millisecond.
+    server.clock.advance(std::time::Duration::from_millis(1));
     let new = json!({ "scopes": ["read", "user:ana"], "name": "dashboard", "expires_at": "2027-01-31T12:00:00Z" });
     let made = client.post("/tokens", &new).await.expect(201).json();
     let (id, text) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
@@ -26,7 +28,7 @@ async fn a_token_is_made_listed_and_revoked() {
     assert_eq!(
         items(&list)[1],
         json!({ "id": id, "name": "dashboard", "scopes": ["read", "user:ana"], "created_by": format!("token:{admin_id}"),
-            "created_at": "2026-03-01T12:00:00.000000Z", "expires_at": "2027-01-31T12:00:00.000000Z" })
+            "created_at": "2026-03-01T12:00:00.001000Z", "expires_at": "2027-01-31T12:00:00.000000Z" })
     );
     let path = format!("/tokens/{id}");
     client.delete(&path).await.expect(204);

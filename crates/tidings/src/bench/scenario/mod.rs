@@ -13,6 +13,7 @@ use super::tally::Tally;
 
 mod basic;
 mod events;
+mod rules;
 
 pub use events::ingest_batch;
 
@@ -30,6 +31,12 @@ pub const ALL: &[Scenario] = &[
         kind: Kind::Http(events::ingest_batch),
     },
     Scenario { name: "events-read", about: "GET /events, pages of 50, newest first", kind: Kind::Http(events::read) },
+    Scenario { name: "rules", about: "an event against --rules rules, one thread", kind: Kind::Local(rules::indexed) },
+    Scenario {
+        name: "rules-naive",
+        about: "the same, one rule after the other on a parsed event",
+        kind: Kind::Local(rules::naive),
+    },
 ];
 
 /// One line of the table.

@@ -151,7 +151,11 @@ async fn nothing_is_overlooked_when_the_clock_is_set_back() {
 async fn a_running_server_delivers_what_is_made() {
     let sink = Server::start(|_| published("n")).await;
     let url = sink.url("");
-    let server = crate::support::TestServer::start_with(|config| config.ntfy.server = Some(url)).await;
+    let server = crate::support::TestServer::start_with(|config| {
+        config.delivery.enabled = true;
+        config.ntfy.server = Some(url);
+    })
+    .await;
     let made = make(&server.client(), &hello()).await;
     while look(&server.client(), &made).await["status"] != "completed" {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;

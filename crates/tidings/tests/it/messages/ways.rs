@@ -83,3 +83,31 @@ async fn a_transition_of_what_has_changed_meanwhile_is_a_conflict() {
     let item = services.store.get(&services.messages.table, &key).await.unwrap().unwrap();
     assert_eq!((item.str("later"), item.str("status")), (Some("x"), Some("completed")));
 }
+
+// SX-03: an event, its rule's message, its attempts; one commit, one count, one wake.
+#[tokio::test]
+async fn what_a_rule_makes_is_counted_delivered_and_shown_with_its_event() {
+    let (server, sink) = answering(published("n-1")).await;
+    let client = server.client();
+    let rule = serde_json::json!({ "pattern": { "eventType": ["disk.full"] }, "title": "Disk full",
+        "text": "{{ data.disk }} is full", "targets": [{ "channel": "ntfy", "topic": "ops" }, { "channel": "queue", "entity": "q" }] });
+    let put = client.request(reqwest::Method::PUT, "/rules/disk").header("content-type", "application/json");
+    let put = crate::support::Answer::to(put.body(rule.to_string())).await;
+    assert!([200, 201].contains(&put.status), "{}", put.text());
+    let event = serde_json::json!({ "eventId": "e-1", "eventType": "disk.full", "data": { "disk": "/var" } });
+    let receipt = client.send(&event).await;
+    let counts = || async { client.get("/api/metrics").await.expect(200).json()["counts"].clone() };
+    assert_eq!(counts().await["created"], 2);
+    super::deliver(&server.services, "ntfy").await;
+    super::deliver(&server.services, "queue").await;
+    assert_eq!((counts().await["completed"].clone(), counts().await["failed"].clone()), (1.into(), 1.into()));
+    let asked = String::from_utf8(sink.asked()[0].body.clone()).unwrap();
+    assert!(asked.contains("/var is full") && asked.contains("ops"), "{asked}");
+    let outcome = client.get("/events/e-1").await.expect(200).json()["outcome"].clone();
+    assert_eq!(outcome["messages"][0]["status"], "completed");
+    assert_eq!(outcome["messages"][0]["attempts"][0]["notification_id"], "n-1");
+    assert_eq!(outcome["queue"][0]["status"], "failed");
+    let trace = client.get(&format!("/trace/{}", receipt["correlationId"].as_str().unwrap())).await.expect(200).json();
+    let kinds: Vec<_> = trace["items"].as_array().unwrap().iter().map(|step| step["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["event", "rule", "message", "message"]);
+}

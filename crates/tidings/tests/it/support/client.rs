@@ -50,6 +50,12 @@ impl Client {
         Answer::to(self.request(Method::DELETE, path)).await
     }
 
+    /// Puts JSON.
+    pub async fn put(&self, path: &str, body: &Value) -> Answer {
+        let request = self.request(Method::PUT, path).header("content-type", "application/json");
+        Answer::to(request.body(body.to_string())).await
+    }
+
     /// Posts JSON.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         self.post_as(path, "application/json", body.to_string()).await

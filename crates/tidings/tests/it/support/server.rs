@@ -125,6 +125,8 @@ fn config(data: &Path) -> Config {
     config.data_dir = data.to_owned();
     config.push.listen = Listen::off();
     config.store.reserve_mb = 0;
+    // Tests deliver when they want to, so that nothing changes behind their backs.
+    config.delivery.enabled = false;
     config
 }
 

@@ -1,0 +1,86 @@
+//! Judging single values, for the configuration and for what comes through the API alike.
+
+use http::Uri;
+
+use super::problem::quote;
+
+/// A full URL with a host; what is wrong never shows the URL, which may hold a password.
+pub fn url(url: &str, schemes: &[&str]) -> Result<(), String> {
+    let expected = || schemes.iter().map(|scheme| format!("{scheme}://")).collect::<Vec<_>>().join(" or ");
+    let uri: Uri = url.parse().map_err(|_| format!("must be a URL that begins with {}", expected()))?;
+    let scheme = uri.scheme_str().unwrap_or_default();
+    if !schemes.contains(&scheme) {
+        return Err(format!("must be a URL that begins with {}", expected()));
+    }
+    match uri.authority() {
+        Some(authority) if !authority.host().is_empty() => {
+            // `Uri` accepts any digits as a port.
+            let after_host = authority.as_str().rsplit('@').next().unwrap_or_default();
+            let port = after_host.strip_prefix(authority.host()).unwrap_or_default();
+            match port.strip_prefix(':').map(str::parse::<u16>) {
+                Some(Err(_) | Ok(0)) => Err("must have a port from 1 to 65535".to_owned()),
+                _ => Ok(()),
+            }
+        }
+        _ => Err("must name a host".to_owned()),
+    }
+}
+
+/// `ops@example.com` or `Operations <ops@example.com>`. The shape only: the mail server has the last word.
+#[must_use]
+pub fn is_mailbox(text: &str) -> bool {
+    let address = match text.split_once('<') {
+        Some((_, rest)) => match rest.strip_suffix('>') {
+            Some(address) => address,
+            None => return false,
+        },
+        None => text,
+    };
+    let Some((local, domain)) = address.rsplit_once('@') else { return false };
+    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ',' | ';' | '@' | '"');
+    !local.is_empty()
+        && local.len() <= 64
+        && !local.contains(odd)
+        && !domain.is_empty()
+        && domain.len() <= 255
+        && !domain.contains(odd)
+        && domain.split('.').all(|label| !label.is_empty())
+        && !text.chars().any(char::is_control)
+}
+
+/// ntfy's own rule for topics.
+pub fn topic(topic: &str) -> Result<(), String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if topic.is_empty() || topic.len() > 64 || !topic.chars().all(allowed) {
+        return Err(format!("must be 1 to 64 letters, digits, `_` or `-`, not {}", quote(topic)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mailboxes_are_recognised_by_their_shape() {
+        for good in ["tidings@localhost", "a@b.c", "Ops Team <ops@example.com>", "a+b@xn--bcher-kva.example"] {
+            assert!(is_mailbox(good), "{good}");
+        }
+        let long = format!("{}@b.c", "a".repeat(65));
+        for bad in ["", "a", "@b.c", "a@", "a@b..c", "a b@c.d", "x <a@b.c", "a@b.c\r\nBcc: d@e.f", "a@b@c", &long] {
+            assert!(!is_mailbox(bad), "{bad}");
+        }
+        assert!(is_mailbox(&format!("{}@b.c", "a".repeat(64))));
+    }
+
+    #[test]
+    fn urls_need_scheme_host_and_a_real_port() {
+        let web = ["http", "https"];
+        for good in ["http://a", "https://a.b:443/x?y=z", "http://[::1]:80/", "http://u:p@host:1/", "http://h:65535"] {
+            assert_eq!(url(good, &web), Ok(()), "{good}");
+        }
+        for bad in ["", "a", "/x", "ftp://a", "http://", "http://a:0", "http://a:65536", "http://a b", "http:a"] {
+            assert!(url(bad, &web).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! `/rules`: list, look at, write, delete and try.
+
+use axum::extract::{Path, State};
+use axum::http::{Method, StatusCode};
+use axum::response::IntoResponse;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tidings_core::envelope::{self, Defaults, FieldError};
+use tidings_core::pattern::Pattern;
+use tidings_store::Item;
+
+use super::limits::DRY_RUN_EVENTS;
+use super::{Author, Origin, dry_run, read};
+use crate::app::Services;
+use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, paging};
+use crate::tokens::{Caller, Scope};
+
+#[must_use]
+pub fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/rules", "All rules, in the order of their names", list)
+            .scopes(&[Scope::Read])
+            .params(&[Param("limit", "1 to 1000, default 100"), Param("cursor", "Where the page before ended")])
+            .answer::<RuleList>(200, "A page of rules, without secrets"),
+        Route::new(Method::POST, "/rules/test", "Try a pattern against an event, or against stored events", test)
+            .scopes(&[Scope::Read, Scope::Operate])
+            .body::<TestBody>()
+            .answer::<TestAnswer>(200, "Whether it matches, or how many of the stored events it matches"),
+        Route::new(Method::GET, "/rules/{name}", "One rule", get)
+            .scopes(&[Scope::Read])
+            .answer::<RuleBody>(200, "The rule, without secrets"),
+        Route::new(Method::PUT, "/rules/{name}", "Make or replace a rule, at once and as a whole", put)
+            .scopes(&[Scope::Operate])
+            .body::<RuleBody>()
+            .answer::<RuleBody>(200, "The rule was replaced")
+            .answer::<RuleBody>(201, "The rule was made")
+            .answer_empty(409, "The rule is in the configuration file and is changed there"),
+        Route::new(Method::DELETE, "/rules/{name}", "Delete a rule, at once", delete)
+            .scopes(&[Scope::Operate])
+            .answer_empty(204, "It is deleted")
+            .answer_empty(409, "The rule is in the configuration file and is deleted there"),
+    ]
+}
+
+/// A rule: which events become which notices.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
+struct RuleBody {
+    /// As in the path; 1 to 128 characters without / \ ? # %.
+    name: Option<String>,
+    /// Default true.
+    enabled: Option<bool>,
+    /// An Amazon EventBridge pattern over the event, at most 64 KiB.
+    pattern: Map<String, Value>,
+    /// Where the notice goes: 1 to 20.
+    targets: Vec<TargetBody>,
+    /// A template over the event; empty: what the event says of itself. At most 16 KiB.
+    title: Option<String>,
+    /// A template over the event; empty: what the event says of itself. At most 16 KiB.
+    text: Option<String>,
+    /// The same notice is not repeated within this time. 0 to 604800, default 0: always repeated.
+    dedupe_seconds: Option<u64>,
+    /// A template: what makes two notices the same. Default: title and text.
+    dedupe_key: Option<String>,
+    /// In answers: `file` or `api`.
+    origin: Option<String>,
+}
+
+/// A target. `channel` says which of the other fields count.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes the body")]
+struct TargetBody {
+    /// `inbox`, `email`, `ntfy`, `webhook`, `queue` or `ticket`.
+    channel: String,
+    /// inbox: users, or templates that give one or a list.
+    users: Option<Vec<String>>,
+    /// inbox: whom the notification map names.
+    map: Option<MapBody>,
+    /// email: 1 to 50 addresses or templates.
+    to: Option<Vec<String>>,
+    /// ntfy: default the configured topic.
+    topic: Option<String>,
+    /// webhook: http or https; templates only after the host.
+    url: Option<String>,
+    /// webhook: signs each call. Never shown; `***` keeps the one that is there.
+    secret: Option<String>,
+    /// queue: a queue's or topic's name.
+    entity: Option<String>,
+    /// ticket: on whose behalf.
+    caller: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes the body")]
+struct MapBody {
+    /// A template that gives the product.
+    product: String,
+    /// Of these support groups only.
+    groups: Option<Vec<String>>,
+}
+
+/// Either `event` or `last`.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes the body")]
+struct TestBody {
+    pattern: Map<String, Value>,
+    /// One event.
+    event: Option<Map<String, Value>>,
+    /// How many stored events, newest first: 1 to 10000.
+    last: Option<u64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+enum TestAnswer {
+    One { matches: bool },
+    Many { checked: usize, matched: usize, sample: Vec<String> },
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RuleList {
+    items: Vec<Map<String, Value>>,
+    cursor: Option<String>,
+}
+
+async fn list(
+    State(services): State<Services>,
+    caller: Caller,
+    mut params: Params,
+) -> Result<impl IntoResponse, Problem> {
+    let limit = params.number("limit", 1..=1000, 100);
+    let cursor = params.text("cursor").map(ToOwned::to_owned);
+    params.finish()?;
+    let context = paging::context(&caller, "/rules", &());
+    let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
+    let rules = services.rules.book.page(after.as_ref().and_then(|item| item.str("name")), limit + 1);
+    let more = rules.len() > limit;
+    let last = rules.iter().take(limit).next_back().filter(|_| more).map(|rule| Item::new().with("name", &rule.name));
+    let items = rules.iter().take(limit).map(|rule| rule.view()).collect();
+    let cursor = paging::seal(&services.sealer, &context, last.as_ref());
+    Ok(Json(StatusCode::OK, RuleList { items, cursor }))
+}
+
+async fn get(State(services): State<Services>, Path(name): Path<String>) -> Result<impl IntoResponse, Problem> {
+    let rule = services.rules.book.get(&name).ok_or_else(not_found)?;
+    Ok(Json(StatusCode::OK, rule.view()))
+}
+
+async fn put(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    Path(name): Path<String>,
+    body: JsonText,
+) -> Result<impl IntoResponse, Problem> {
+    let known = services.rules.book.get(&name);
+    refuse_file(known.as_deref())?;
+    let rule = read::rule(&name, &body.object()?, Origin::Api, known.as_deref()).map_err(Problem::invalid)?;
+    let view = rule.view();
+    let author = Author { user: &caller.name(), correlation_id: &correlation.0 };
+    let is_new = services.rules.put(rule, &services.audit, &author).await?;
+    Ok(Json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, view))
+}
+
+async fn delete(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    Path(name): Path<String>,
+) -> Result<impl IntoResponse, Problem> {
+    let known = services.rules.book.get(&name).ok_or_else(not_found)?;
+    refuse_file(Some(&known))?;
+    let author = Author { user: &caller.name(), correlation_id: &correlation.0 };
+    services.rules.delete(&name, &services.audit, &author).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn not_found() -> Problem {
+    Problem::not_found("there is no rule of this name")
+}
+
+fn refuse_file(rule: Option<&super::Rule>) -> Result<(), Problem> {
+    match rule {
+        Some(rule) if rule.origin == Origin::File => {
+            Err(Problem::conflict("this rule is in the configuration file; change it there and reload"))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn test(State(services): State<Services>, body: JsonText) -> Result<impl IntoResponse, Problem> {
+    let fields = body.object()?;
+    let mut errors = Vec::new();
+    let pattern = read::pattern(fields.get("pattern")).map_err(|error| errors.push(error)).ok();
+    let subject = subject(&fields, &services).map_err(|error| errors.push(error)).ok();
+    let (Some(pattern), Some(subject)) = (pattern, subject) else { return Err(Problem::invalid(errors)) };
+    let answer = match subject {
+        Subject::Event(json) => TestAnswer::One { matches: matches(&pattern, &json)? },
+        Subject::Last(most) => {
+            let found = dry_run::over_stored(&services.events, &pattern, most).await?;
+            TestAnswer::Many { checked: found.checked, matched: found.matched, sample: found.sample }
+        }
+    };
+    Ok(Json(StatusCode::OK, answer))
+}
+
+enum Subject {
+    /// An envelope as rules would see it.
+    Event(String),
+    Last(usize),
+}
+
+fn subject(fields: &Map<String, Value>, services: &Services) -> Result<Subject, FieldError> {
+    match (fields.get("event"), fields.get("last")) {
+        (Some(event), None) => {
+            let defaults =
+                Defaults { now: services.clock.now(), correlation_id: "test", event_id: &|| "test".to_owned() };
+            // An event that could be sent is seen as it would be stored; any other object as it is.
+            let read = envelope::read(&event.to_string(), &defaults);
+            match (read, event.is_object()) {
+                (Ok(envelope), _) => Ok(Subject::Event(envelope.to_json())),
+                (Err(_), true) => Ok(Subject::Event(event.to_string())),
+                (Err(_), false) => Err(FieldError::new("event", "must be an object")),
+            }
+        }
+        (None, Some(last)) => {
+            let most = last.as_u64().filter(|most| (1..=DRY_RUN_EVENTS).contains(most));
+            let most = most.and_then(|most| usize::try_from(most).ok());
+            let wrong = || FieldError::new("last", format!("must be a whole number from 1 to {DRY_RUN_EVENTS}"));
+            most.map(Subject::Last).ok_or_else(wrong)
+        }
+        _ => Err(FieldError::new("event", "is needed, or `last`, but not both")),
+    }
+}
+
+fn matches(pattern: &Pattern, json: &str) -> Result<bool, Problem> {
+    pattern.matches(json).map_err(|error| Problem::invalid_field("event", error.to_string()))
+}

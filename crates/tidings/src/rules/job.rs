@@ -1,0 +1,217 @@
+//! A fan-out too large for one transaction, as it is stored: which event, which rules, and how far it has come.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value as Json, json};
+use tidings_core::envelope::{self, Defaults, Envelope};
+use tidings_core::time::{self, Timestamp};
+use tidings_store::{Change, Condition, Error, Item, Key, KeyKind, Table, Value, Write};
+use uuid::Uuid;
+
+use super::notice::Occurrence;
+use super::record;
+use super::rule::Rule;
+use crate::events::record::EventKey;
+
+/// The partition of `open-index`.
+pub const OPEN: &str = "open";
+/// Bytes of rules that a job keeps as they were when its event came; of the others it keeps the names, and takes them as
+/// they stand when it comes to them.
+const KEPT_BYTES: usize = 150 * 1024;
+/// Bytes of a job's whole list. What is beyond it is found by matching the event again.
+const LIST_BYTES: usize = 300 * 1024;
+
+/// Jobs by id; those that are not done are in `open-index`, oldest first.
+#[must_use]
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        Table::new("tidings-jobs", "job_id", KeyKind::S)
+            .index("open-index", ("open".into(), KeyKind::S), Some(("created_at".into(), KeyKind::S)))
+            .ttl("ttl")
+    });
+    &TABLE
+}
+
+/// How far a job has come: the rule, the stage in it (0 is its window, then its targets), the last user told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cursor {
+    pub rule: usize,
+    pub stage: usize,
+    pub after: Option<String>,
+}
+
+/// A job as it was found in the store.
+#[derive(Debug)]
+pub struct Job {
+    pub id: String,
+    pub envelope: Envelope,
+    /// The envelope's text.
+    pub json: String,
+    pub received_at: Timestamp,
+    /// Names, and the rules themselves where they were kept.
+    pub rules: Vec<(String, Option<Rule>)>,
+    /// Rules that match and have names after this one are not in the list yet.
+    pub more_after: Option<String>,
+    pub cursor: Cursor,
+    /// The number of moves so far; every move is conditional on it.
+    pub step: i64,
+}
+
+/// A new job and the write that stores it.
+#[must_use]
+pub fn new(event: &Occurrence<'_>, at: &EventKey, rules: &[Arc<Rule>], keep_seconds: i64) -> (String, Write) {
+    let envelope = event.envelope;
+    let source = envelope.source.as_deref().unwrap_or_default();
+    let received = event.received_at.as_microsecond();
+    let name = format!("job\n{source}\n{}\n{received}", envelope.event_id);
+    let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).to_string();
+    let (list, more_after) = list(rules.iter().map(|rule| (rule.name.as_str(), Some(&**rule))));
+    let item = Item::new()
+        .with("job_id", &id)
+        .with("open", OPEN)
+        .with("created_at", time::iso_micros(event.received_at))
+        .with("received_at", nanos(event.received_at))
+        .with("event_id", &envelope.event_id)
+        .with("event_day", &at.day)
+        .with("event_at", &at.at)
+        .with("rules", list)
+        .with_some("more_after", more_after)
+        .with("rule", 0_i64)
+        .with("stage", 0_i64)
+        .with("step", 0_i64)
+        .with("notifications", 0_i64)
+        .with("messages", 0_i64)
+        .with("ttl", event.received_at.as_second().saturating_add(keep_seconds));
+    (id, Write::insert(table(), item))
+}
+
+/// The text of a job's list, and the last name in it if not all have room.
+fn list<'a>(rules: impl Iterator<Item = (&'a str, Option<&'a Rule>)>) -> (String, Option<String>) {
+    let (mut kept, mut text) = (0, "[".to_owned());
+    let mut last: Option<&str> = None;
+    for (name, rule) in rules {
+        let stored = rule.map(Rule::stored).filter(|stored| kept + stored.len() <= KEPT_BYTES);
+        kept += stored.as_ref().map_or(0, String::len);
+        let entry = json!({ "name": name, "rule": stored }).to_string();
+        if text.len() + entry.len() > LIST_BYTES {
+            return (text + "]", last.map(ToOwned::to_owned));
+        }
+        text.push_str(if last.is_some() { "," } else { "" });
+        text.push_str(&entry);
+        last = Some(name);
+    }
+    (text + "]", None)
+}
+
+/// Nanoseconds since 1970 as text: the identifiers of entries and messages follow from them, to the last digit.
+fn nanos(at: Timestamp) -> String {
+    at.as_nanosecond().to_string()
+}
+
+#[must_use]
+pub fn key(id: &str) -> Key {
+    Key::new(id)
+}
+
+impl Job {
+    /// The job with the text of its event.
+    pub fn from_item(item: &Item, event: String) -> Result<Self, Error> {
+        read(item, event).ok_or_else(|| Error::Corrupt("a stored job cannot be read".to_owned()))
+    }
+
+    /// The write that moves the job on, unless somebody else has.
+    #[must_use]
+    pub fn moved(&self, to: &Cursor, notifications: i64, messages: i64) -> Write {
+        let number = |n: usize| Value::from(i64::try_from(n).unwrap_or(i64::MAX));
+        let changes = vec![
+            Change::Set("rule".into(), number(to.rule)),
+            Change::Set("stage".into(), number(to.stage)),
+            match &to.after {
+                Some(user) => Change::Set("after".into(), user.into()),
+                None => Change::Remove("after".into()),
+            },
+            Change::Set("step".into(), (self.step + 1).into()),
+            Change::Add("notifications".into(), notifications),
+            Change::Add("messages".into(), messages),
+        ];
+        self.update(changes)
+    }
+
+    /// The write that notes what a rule came to in the end.
+    #[must_use]
+    pub fn noted(&self, to: &Cursor, list: &'static str, rule: &str) -> Write {
+        match self.moved(to, 0, 0) {
+            Write::Update { table, key, mut changes, condition } => {
+                changes.push(Change::Append(list.into(), vec![rule.into()]));
+                Write::Update { table, key, changes, condition }
+            }
+            other => other,
+        }
+    }
+
+    /// The write that gives the job its next list, of these names.
+    #[must_use]
+    pub fn relisted(&self, names: &[String]) -> Write {
+        let (list, more_after) = list(names.iter().map(|name| (name.as_str(), None)));
+        self.update(vec![
+            Change::Set("rules".into(), list.into()),
+            match more_after {
+                Some(name) => Change::Set("more_after".into(), name.into()),
+                None => Change::Remove("more_after".into()),
+            },
+            Change::Set("rule".into(), 0_i64.into()),
+            Change::Set("stage".into(), 0_i64.into()),
+            Change::Remove("after".into()),
+            Change::Set("step".into(), (self.step + 1).into()),
+        ])
+    }
+
+    /// The write that ends the job.
+    #[must_use]
+    pub fn done(&self) -> Write {
+        // What is left is how much came of it.
+        let changes = vec![
+            Change::Remove("open".into()),
+            Change::Remove("rules".into()),
+            Change::Set("step".into(), (self.step + 1).into()),
+        ];
+        self.update(changes)
+    }
+
+    fn update(&self, changes: Vec<Change>) -> Write {
+        Write::update(table(), key(&self.id), changes).when(Condition::Equals("step".into(), self.step.into()))
+    }
+}
+
+/// The key of the event that a job is about.
+#[must_use]
+pub fn event_key(item: &Item) -> Option<Key> {
+    Some(Key::with_sort(item.str("event_day")?, item.str("event_at")?))
+}
+
+fn read(item: &Item, json: String) -> Option<Job> {
+    let number = |name: &str| item.int(name).and_then(|n| usize::try_from(n).ok());
+    let received_at = Timestamp::from_nanosecond(item.str("received_at")?.parse().ok()?).ok()?;
+    let no_id = || String::new();
+    let envelope = envelope::read(&json, &Defaults { now: received_at, correlation_id: "", event_id: &no_id }).ok()?;
+    let list: Vec<Json> = serde_json::from_str(item.str("rules")?).ok()?;
+    let rules = list.iter().filter_map(|entry| {
+        let name = entry.get("name")?.as_str()?;
+        let rule = entry.get("rule").and_then(Json::as_str).and_then(|text| record::parse(name, text));
+        Some((name.to_owned(), rule))
+    });
+    Some(Job {
+        id: item.str("job_id")?.to_owned(),
+        envelope,
+        rules: rules.collect(),
+        more_after: item.str("more_after").map(ToOwned::to_owned),
+        json,
+        received_at,
+        cursor: Cursor {
+            rule: number("rule")?,
+            stage: number("stage")?,
+            after: item.str("after").map(ToOwned::to_owned),
+        },
+        step: item.int("step")?,
+    })
+}

@@ -1,0 +1,278 @@
+//! What a rule says of an event, and to whom: templates filled in, addresses checked. Reads nothing but its arguments.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+use tidings_core::envelope::{Envelope, check_name};
+use tidings_core::time::Timestamp;
+use tidings_store::{Item, Write};
+use uuid::Uuid;
+
+use super::limits::{TITLE_CHARS, USER_CHARS};
+use super::read::is_callable;
+use super::rule::{Recipients, Rule, Target};
+use super::template::{Fields, Template};
+use super::window;
+use crate::config::{Config, values};
+use crate::inbox::record::{self as inbox, About, Entry, Kind, MAP};
+use crate::messages::record::{ALERT_NOTIFICATION, Message, NewMessage};
+
+const DAY_SECONDS: i64 = 86_400;
+/// Fields of an event that a text of our own shows.
+const SHOWN_FIELDS: usize = 20;
+
+/// What of the configuration shows in notices.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub stage: String,
+    pub ntfy_topic: String,
+    pub messages_seconds: i64,
+    pub notifications_seconds: i64,
+}
+
+impl Settings {
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        let days = |days: u64| i64::try_from(days).unwrap_or(i64::MAX).saturating_mul(DAY_SECONDS);
+        Self {
+            stage: config.stage.as_str().to_owned(),
+            ntfy_topic: config.ntfy.topic.clone(),
+            messages_seconds: days(config.retention.messages_days),
+            notifications_seconds: days(config.retention.notifications_days),
+        }
+    }
+}
+
+/// An event as rules see it.
+pub struct Occurrence<'a> {
+    pub envelope: &'a Envelope,
+    pub fields: Fields,
+    pub data: Value,
+    pub received_at: Timestamp,
+    pub settings: &'a Settings,
+}
+
+impl<'a> Occurrence<'a> {
+    #[must_use]
+    pub fn new(envelope: &'a Envelope, json: &str, received_at: Timestamp, settings: &'a Settings) -> Self {
+        let data = serde_json::from_str(&envelope.data).unwrap_or_default();
+        Self { envelope, fields: Fields::of(json), data, received_at, settings }
+    }
+
+    fn text_of(&self, names: &[&str]) -> Option<String> {
+        names.iter().find_map(|name| self.data.get(name)?.as_str()).map(ToOwned::to_owned)
+    }
+}
+
+/// One rule's notice of one event.
+pub struct Notice {
+    pub title: String,
+    pub text: String,
+    /// What was wrong with the templates; the default stands in for what they would have said.
+    pub errors: Vec<String>,
+}
+
+/// Where one target leads for one event.
+pub enum Destination {
+    Message(Box<Message>),
+    Users(BTreeSet<String>),
+    /// Whom the map names for a product.
+    Product {
+        product: String,
+        groups: Vec<String>,
+    },
+    Nobody,
+}
+
+impl Notice {
+    #[must_use]
+    pub fn of(rule: &Rule, event: &Occurrence<'_>) -> Self {
+        let mut errors = Vec::new();
+        let mut filled = |name: &str, template: &Template, default: &dyn Fn(&Occurrence<'_>) -> String| {
+            let text = template.text(&event.fields).unwrap_or_else(|why| {
+                errors.push(format!("{name}: {why}"));
+                String::new()
+            });
+            if text.trim().is_empty() { default(event) } else { text }
+        };
+        let title = filled("title", &rule.title, &default_title);
+        let text = filled("text", &rule.text, &default_text);
+        let title = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(TITLE_CHARS).collect();
+        Self { title, text, errors }
+    }
+
+    /// The write that keeps a rule from saying the same again for a while, if the rule wants that.
+    #[must_use]
+    pub fn marker(&self, rule: &Rule, event: &Occurrence<'_>) -> Option<Write> {
+        if rule.dedupe_seconds == 0 {
+            return None;
+        }
+        let key = rule.dedupe_key.as_ref().and_then(|key| key.text(&event.fields).ok());
+        let key = key.unwrap_or_else(|| format!("{}\n{}", self.title, self.text));
+        Some(window::marker(&rule.name, &key, rule.dedupe_seconds, event.received_at))
+    }
+
+    /// Where the rule's target number `number` leads.
+    #[must_use]
+    pub fn destination(&self, rule: &Rule, number: usize, event: &Occurrence<'_>) -> Destination {
+        let fields = &event.fields;
+        let object = |value: Value| value.as_object().cloned().unwrap_or_default();
+        let (target, secret) = match rule.targets.get(number) {
+            None => return Destination::Nobody,
+            Some(Target::Inbox(Recipients::Users(users))) => {
+                let names = users.iter().flat_map(|user| user.names(fields).unwrap_or_default());
+                let users: BTreeSet<String> = names.filter(|name| is_user(name)).collect();
+                return if users.is_empty() { Destination::Nobody } else { Destination::Users(users) };
+            }
+            Some(Target::Inbox(Recipients::Map { product, groups })) => {
+                return match product.line(fields) {
+                    Ok(product) if check_name(&product, USER_CHARS).is_ok() => {
+                        Destination::Product { product, groups: groups.clone() }
+                    }
+                    _ => Destination::Nobody,
+                };
+            }
+            Some(Target::Email { to }) => {
+                let to: BTreeSet<_> = to.iter().flat_map(|to| to.names(fields).unwrap_or_default()).collect();
+                let to: Vec<_> = to.into_iter().filter(|address| values::is_mailbox(address)).collect();
+                (if to.is_empty() { None } else { Some(object(json!({ "to": to }))) }, None)
+            }
+            Some(Target::Ntfy { topic }) => {
+                let topic = topic.as_ref().map_or(Ok(event.settings.ntfy_topic.clone()), |topic| topic.line(fields));
+                let topic = topic.ok().filter(|topic| values::topic(topic).is_ok());
+                (topic.map(|topic| object(json!({ "topic": topic }))), None)
+            }
+            Some(Target::Webhook { url, secret }) => {
+                let url = url.url(fields).ok().filter(|url| is_callable(url));
+                (url.map(|url| object(json!({ "url": url }))), secret.clone())
+            }
+            Some(Target::Queue { entity }) => (Some(object(json!({ "entity": entity }))), None),
+            Some(Target::Ticket { caller }) => {
+                let caller = caller.line(fields).ok().filter(|caller| check_name(caller, USER_CHARS).is_ok());
+                (caller.map(|caller| object(json!({ "caller": caller }))), None)
+            }
+        };
+        let Some(target) = target else { return Destination::Nobody };
+        let channel = rule.targets.get(number).map_or("", Target::channel);
+        let settings = event.settings;
+        let new = NewMessage {
+            message_id: message_id(event, &rule.name, number),
+            created_by: format!("rule:{}", rule.name),
+            stage: &settings.stage,
+            message_type: ALERT_NOTIFICATION,
+            payload: self.payload(rule, channel, event),
+            correlation_id: &event.envelope.correlation_id,
+            channel,
+            target,
+            secret,
+            event_id: Some(&event.envelope.event_id),
+            rule: Some(&rule.name),
+            deliver_at: None,
+            keep_seconds: settings.messages_seconds,
+        };
+        Destination::Message(Box::new(Message::new(new, event.received_at)))
+    }
+
+    fn payload(&self, rule: &Rule, channel: &str, event: &Occurrence<'_>) -> Map<String, Value> {
+        let mut payload = Map::new();
+        payload.insert("title".to_owned(), self.title.clone().into());
+        payload.insert("text".to_owned(), self.text.clone().into());
+        payload.insert("event_type".to_owned(), event.envelope.event_type.clone().into());
+        if channel == "email" && !rule.text.is_empty() {
+            // Only a template of the user's own can have markup; any other text is escaped by who sends it.
+            if let Ok(html) = rule.text.html(&event.fields) {
+                payload.insert("html".to_owned(), html.into());
+            }
+        }
+        payload
+    }
+
+    /// The inbox entry of one user.
+    #[must_use]
+    pub fn entry(&self, rule: &Rule, user: &str, event: &Occurrence<'_>) -> Entry {
+        let envelope = event.envelope;
+        let (kind, about) = about(event);
+        Entry {
+            user: user.to_owned(),
+            time: inbox::time_of(event.received_at, &envelope.event_id, envelope.source.as_deref()),
+            kind,
+            status: inbox::Status::Unread,
+            title: self.title.clone(),
+            text: self.text.clone(),
+            about,
+            event_id: envelope.event_id.clone(),
+            rule: rule.name.clone(),
+            correlation_id: envelope.correlation_id.clone(),
+            created_at: event.received_at,
+            read_at: None,
+            ttl: event.received_at.as_second().saturating_add(event.settings.notifications_seconds),
+        }
+    }
+}
+
+/// Whether a name can have an inbox.
+#[must_use]
+pub fn is_user(name: &str) -> bool {
+    check_name(name, USER_CHARS).is_ok() && name != MAP
+}
+
+/// The same for the same event, rule and target, however often it is made. An event of the same id that comes after the
+/// window for duplicates is another event, so the time it was received is part of it.
+fn message_id(event: &Occurrence<'_>, rule: &str, target: usize) -> Uuid {
+    let envelope = event.envelope;
+    let source = envelope.source.as_deref().unwrap_or_default();
+    let received = event.received_at.as_microsecond();
+    let name = format!("message\n{source}\n{}\n{received}\n{rule}\n{target}", envelope.event_id);
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes())
+}
+
+fn default_title(event: &Occurrence<'_>) -> String {
+    event.envelope.subject.clone().unwrap_or_else(|| event.envelope.event_type.clone())
+}
+
+/// What the event says of itself in words, else its plain fields, else that it happened.
+fn default_text(event: &Occurrence<'_>) -> String {
+    if let Some(text) = event.text_of(&["message", "text", "description"]).filter(|text| !text.trim().is_empty()) {
+        return text.chars().filter(|c| !c.is_control() || *c == '\n').take(4096).collect();
+    }
+    let fields = event.data.as_object().into_iter().flatten();
+    let lines = fields.filter_map(|(name, value)| {
+        let value = match value {
+            Value::String(text) => text.chars().filter(|c| !c.is_control()).take(500).collect(),
+            Value::Number(_) | Value::Bool(_) => value.to_string(),
+            _ => return None,
+        };
+        Some(format!("{name}: {value}"))
+    });
+    let lines: Vec<String> = lines.take(SHOWN_FIELDS).collect();
+    match lines.is_empty() {
+        true => format!("{} at {}", event.envelope.event_type, event.envelope.event_timestamp),
+        false => lines.join("\n"),
+    }
+}
+
+/// What the seed's two kinds of notification record, where the event says it (S001-60 to S001-65).
+fn about(event: &Occurrence<'_>) -> (Kind, About) {
+    let value = |name: &str| event.data.get(name).filter(|value| value.is_number() || value.is_string()).cloned();
+    let about = About {
+        product_id: event.text_of(&["product_id", "productid", "productId"]),
+        question: event.text_of(&["question", "question_id", "questionid"]),
+        env: event.text_of(&["env"]),
+        compliance: event.data.get("compliance").and_then(Value::as_bool),
+        pillar_information: event.text_of(&["pillar_information", "pillar"]),
+        old_score: value("old_score"),
+        new_score: value("new_score"),
+        stream_event: event.text_of(&["stream_event"]),
+    };
+    let kind = event.text_of(&["event_type", "kind"]).and_then(|kind| Kind::parse(&kind)).unwrap_or(Kind::Notice);
+    (kind, about)
+}
+
+/// Bytes that a write adds to its transaction.
+#[must_use]
+pub fn bytes(write: &Write) -> usize {
+    match write {
+        Write::Put { item, .. } => Item::size(item),
+        _ => 64,
+    }
+}

@@ -1,0 +1,149 @@
+//! What came of an event: stored with it, shown by `/events/{eventId}` and `/trace`.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use tidings_core::message::Attempt;
+
+use super::limits::OUTCOME_ENTRIES;
+use crate::inbox::Entry;
+use crate::messages::Message;
+
+/// What came of an event. Each list has its first entries; `totals` counts all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Outcome {
+    /// Every rule that matched.
+    pub rules: Vec<Matched>,
+    pub notifications: Vec<Notified>,
+    pub messages: Vec<Sent>,
+    /// Messages to queues and topics.
+    pub queue: Vec<Sent>,
+    /// Messages that open tickets.
+    pub tickets: Vec<Sent>,
+    /// Rules that found nobody to tell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub no_recipients: Vec<String>,
+    /// Rules that had told the same within their window.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deduplicated: Vec<String>,
+    pub totals: Totals,
+    /// The work that was too much for one transaction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fanout: Option<Fanout>,
+    /// How many rules came to each status, for the metrics: the lists may be cut.
+    #[serde(skip)]
+    pub by_status: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Matched {
+    pub name: String,
+    /// `matched`, `deduplicated`, `no_recipients` or `fanout`.
+    pub status: String,
+    /// What was wrong with its templates for this event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Notified {
+    pub user: String,
+    pub notification_identifier: String,
+    pub rule: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Sent {
+    pub message_id: String,
+    pub rule: String,
+    pub channel: String,
+    /// What became of it, when the event is looked at alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<serde_json::Value>>")]
+    pub attempts: Option<Vec<Attempt>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Totals {
+    pub rules: u64,
+    pub notifications: u64,
+    pub messages: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Fanout {
+    pub job: String,
+    /// `open` or `done`.
+    #[serde(default)]
+    pub state: String,
+    #[serde(default)]
+    pub notifications: u64,
+    #[serde(default)]
+    pub messages: u64,
+}
+
+impl Outcome {
+    pub fn rule(&mut self, name: &str, status: &'static str, errors: Vec<String>) {
+        self.totals.rules += 1;
+        *self.by_status.entry(status).or_default() += 1;
+        let list = match status {
+            "no_recipients" => Some(&mut self.no_recipients),
+            "deduplicated" => Some(&mut self.deduplicated),
+            _ => None,
+        };
+        if let Some(list) = list {
+            push(list, name.to_owned());
+        }
+        push(&mut self.rules, Matched { name: name.to_owned(), status: status.to_owned(), errors });
+    }
+
+    pub fn notified(&mut self, entry: &Entry) {
+        self.totals.notifications += 1;
+        let (user, notification_identifier) = (entry.user.clone(), entry.time.clone());
+        push(&mut self.notifications, Notified { user, notification_identifier, rule: entry.rule.clone() });
+    }
+
+    pub fn sent(&mut self, message: &Message) {
+        self.totals.messages += 1;
+        let sent = Sent {
+            message_id: message.message_id.clone(),
+            rule: message.rule.clone().unwrap_or_default(),
+            channel: message.channel.clone(),
+            status: None,
+            attempts: None,
+        };
+        match message.channel.as_str() {
+            "queue" => push(&mut self.queue, sent),
+            "ticket" => push(&mut self.tickets, sent),
+            _ => push(&mut self.messages, sent),
+        }
+    }
+
+    /// As JSON text of at most `most` bytes: where the whole does not fit beside its event, the totals do.
+    #[must_use]
+    pub fn to_text(&self, most: usize) -> String {
+        let whole = serde_json::to_string(self).unwrap_or_default();
+        if whole.len() <= most {
+            return whole;
+        }
+        let brief = Self { totals: self.totals.clone(), fanout: self.fanout.clone(), ..Self::default() };
+        serde_json::to_string(&brief).unwrap_or_default()
+    }
+
+    #[must_use]
+    pub fn from_text(text: Option<&str>) -> Self {
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+}
+
+fn push<T>(list: &mut Vec<T>, entry: T) {
+    if list.len() < OUTCOME_ENTRIES {
+        list.push(entry);
+    }
+}

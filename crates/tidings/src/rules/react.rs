@@ -1,0 +1,182 @@
+//! What follows from an event that rules match: the writes for its transaction, and its outcome.
+//!
+//! Everything goes into the event's own transaction while it fits. Rules that do not fit are left to a job (`job`),
+//! which is part of the transaction too, so that nothing accepted is forgotten.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tidings_store::{Error, Store, Table, Write, limits};
+
+use super::job;
+use super::notice::{self, Destination, Notice, Occurrence, Settings};
+use super::outcome::{Fanout, Outcome};
+use super::rule::Rule;
+use crate::events::record::NewEvent;
+use crate::inbox::{Entry, map};
+use crate::messages::{Message, counters, record};
+
+/// Writes of the event itself: its id, its record, its day. And one for a job, and one that counts messages.
+const KEPT_WRITES: usize = 5;
+/// Bytes kept for the event, its outcome and a job.
+const KEPT_BYTES: usize = 1024 * 1024;
+
+/// What follows from one event.
+#[derive(Debug, Default)]
+pub struct Reaction {
+    pub writes: Vec<Write>,
+    /// Which of the writes open a window, and for which rule.
+    pub markers: Vec<(usize, String)>,
+    pub outcome: Outcome,
+    /// To be announced once they are stored.
+    pub messages: Vec<Message>,
+}
+
+/// Decides what follows from events.
+pub struct Reactor {
+    store: Arc<dyn Store>,
+    settings: Settings,
+    messages: Table,
+}
+
+/// What one rule causes.
+struct Effects {
+    marker: Option<Write>,
+    entries: Vec<Entry>,
+    messages: Vec<Message>,
+    nobody: bool,
+    errors: Vec<String>,
+}
+
+impl Reactor {
+    pub fn new(store: Arc<dyn Store>, settings: Settings) -> Self {
+        let messages = record::table(&settings.stage);
+        Self { store, settings, messages }
+    }
+
+    /// What follows from an event, given the rules it matches and those of them that said the same not long ago.
+    pub async fn react(
+        &self,
+        new: &NewEvent<'_>,
+        rules: &[Arc<Rule>],
+        silent: &BTreeSet<String>,
+    ) -> Result<Reaction, Error> {
+        let event = Occurrence::new(new.envelope, &new.json, new.received_at, &self.settings);
+        let mut sheet = Sheet::default();
+        let mut left: Vec<Arc<Rule>> = Vec::new();
+        for rule in rules {
+            if silent.contains(&rule.name) {
+                sheet.reaction.outcome.rule(&rule.name, "deduplicated", Vec::new());
+                continue;
+            }
+            // Thousands of rules may match; those that cannot fit any more cost nothing here.
+            let effects = if sheet.is_full() { None } else { self.effects(rule, &event, &sheet.told).await? };
+            let fits = match effects {
+                Some(effects) => sheet.add(rule, effects, &self.messages)?,
+                None => false,
+            };
+            if !fits {
+                sheet.reaction.outcome.rule(&rule.name, "fanout", Vec::new());
+                left.push(Arc::clone(rule));
+            }
+        }
+        let mut reaction = sheet.reaction;
+        reaction.writes.extend(counters::created(&reaction.messages));
+        if !left.is_empty() {
+            let keep = self.settings.messages_seconds.max(self.settings.notifications_seconds);
+            let (id, write) = job::new(&event, &new.key(), &left, keep);
+            reaction.writes.push(write);
+            reaction.outcome.fanout = Some(Fanout { job: id, state: String::new(), notifications: 0, messages: 0 });
+        }
+        Ok(reaction)
+    }
+
+    /// What a rule causes, or `None` if it is more than a transaction could ever hold.
+    async fn effects(
+        &self,
+        rule: &Rule,
+        event: &Occurrence<'_>,
+        told: &BTreeSet<String>,
+    ) -> Result<Option<Effects>, Error> {
+        let notice = Notice::of(rule, event);
+        let mut users = BTreeSet::new();
+        let mut messages = Vec::new();
+        let mut nobody = false;
+        for number in 0..rule.targets.len() {
+            match notice.destination(rule, number, event) {
+                Destination::Message(message) => messages.push(*message),
+                Destination::Users(named) => users.extend(named),
+                Destination::Product { product, groups } => {
+                    let most = limits::TRANSACTION_WRITES;
+                    let found = map::recipients_up_to(&*self.store, &product, &groups, most).await?;
+                    nobody |= found.is_empty();
+                    users.extend(found.into_iter().filter(|user| notice::is_user(user)));
+                }
+                Destination::Nobody => nobody = true,
+            }
+        }
+        if 2 * users.len() + messages.len() > limits::TRANSACTION_WRITES {
+            return Ok(None);
+        }
+        let entries = users.iter().filter(|user| !told.contains(*user)).map(|user| notice.entry(rule, user, event));
+        Ok(Some(Effects {
+            marker: notice.marker(rule, event),
+            entries: entries.collect(),
+            messages,
+            nobody,
+            errors: notice.errors,
+        }))
+    }
+}
+
+/// The transaction as it fills up.
+#[derive(Default)]
+struct Sheet {
+    reaction: Reaction,
+    bytes: usize,
+    /// Users who have their entry: one for an event, however many rules name them (S001-49).
+    told: BTreeSet<String>,
+}
+
+impl Sheet {
+    fn is_full(&self) -> bool {
+        self.reaction.writes.len() >= limits::TRANSACTION_WRITES - KEPT_WRITES
+    }
+
+    /// Adds a rule's effects if all of them fit.
+    fn add(&mut self, rule: &Rule, effects: Effects, messages: &Table) -> Result<bool, Error> {
+        // A rule that told nobody has said nothing that could be repeated.
+        let told_somebody = !effects.entries.is_empty() || !effects.messages.is_empty();
+        let mut writes: Vec<Write> = effects.marker.filter(|_| told_somebody).into_iter().collect();
+        let marked = !writes.is_empty();
+        for entry in &effects.entries {
+            writes.extend(entry.writes()?);
+        }
+        for message in &effects.messages {
+            writes.push(Write::insert(messages, message.to_item()?));
+        }
+        let bytes: usize = writes.iter().map(notice::bytes).sum();
+        let reaction = &mut self.reaction;
+        if reaction.writes.len() + writes.len() > limits::TRANSACTION_WRITES - KEPT_WRITES
+            || self.bytes + bytes > limits::TRANSACTION_BYTES - KEPT_BYTES
+        {
+            return Ok(false);
+        }
+        if marked {
+            reaction.markers.push((reaction.writes.len(), rule.name.clone()));
+        }
+        self.bytes += bytes;
+        reaction.writes.extend(writes);
+        let status = if effects.nobody { "no_recipients" } else { "matched" };
+        reaction.outcome.rule(&rule.name, status, effects.errors);
+        for entry in &effects.entries {
+            reaction.outcome.notified(entry);
+        }
+        for message in &effects.messages {
+            reaction.outcome.sent(message);
+        }
+        reaction.messages.extend(effects.messages);
+        self.told.extend(effects.entries.into_iter().map(|entry| entry.user));
+        Ok(true)
+    }
+}

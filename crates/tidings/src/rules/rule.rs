@@ -1,0 +1,153 @@
+//! A rule: which events become which notices, checked and compiled.
+
+use serde_json::{Map, Value, json};
+use tidings_core::pattern::Pattern;
+
+use super::template::Template;
+use crate::config::Secret;
+
+/// Stands for a secret wherever a rule is shown; in a rule that is written, it keeps the secret that is there.
+pub const HIDDEN: &str = "***";
+
+/// Where a rule comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The configuration file; the API cannot change it.
+    File,
+    Api,
+}
+
+impl Origin {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Api => "api",
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Rule {
+    pub name: String,
+    pub enabled: bool,
+    pub pattern: Pattern,
+    /// The pattern as it was written.
+    pub pattern_json: Map<String, Value>,
+    pub targets: Vec<Target>,
+    pub title: Template,
+    pub text: Template,
+    pub dedupe_seconds: u64,
+    /// What makes two notices the same; without it, title and text do.
+    pub dedupe_key: Option<Template>,
+    pub origin: Origin,
+}
+
+/// Where a notice goes.
+#[derive(Debug, Clone)]
+pub enum Target {
+    Inbox(Recipients),
+    Email {
+        to: Vec<Template>,
+    },
+    /// Without a topic: the configured one.
+    Ntfy {
+        topic: Option<Template>,
+    },
+    Webhook {
+        url: Template,
+        secret: Option<Secret>,
+    },
+    Queue {
+        entity: String,
+    },
+    Ticket {
+        caller: Template,
+    },
+}
+
+/// Whose inbox.
+#[derive(Debug, Clone)]
+pub enum Recipients {
+    /// Names, or templates that give names.
+    Users(Vec<Template>),
+    /// Everybody whom the notification map names for a product; of these support groups only, if any are named.
+    Map { product: Template, groups: Vec<String> },
+}
+
+impl Target {
+    #[must_use]
+    pub const fn channel(&self) -> &'static str {
+        match self {
+            Self::Inbox(_) => "inbox",
+            Self::Email { .. } => "email",
+            Self::Ntfy { .. } => "ntfy",
+            Self::Webhook { .. } => "webhook",
+            Self::Queue { .. } => "queue",
+            Self::Ticket { .. } => "ticket",
+        }
+    }
+
+    fn to_json(&self, show: impl Fn(&Secret) -> String) -> Value {
+        let sources = |list: &[Template]| list.iter().map(|t| Value::from(t.source())).collect::<Vec<_>>();
+        let channel = self.channel();
+        match self {
+            Self::Inbox(Recipients::Users(users)) => json!({ "channel": channel, "users": sources(users) }),
+            Self::Inbox(Recipients::Map { product, groups }) if groups.is_empty() => {
+                json!({ "channel": channel, "map": { "product": product.source() } })
+            }
+            Self::Inbox(Recipients::Map { product, groups }) => {
+                json!({ "channel": channel, "map": { "product": product.source(), "groups": groups } })
+            }
+            Self::Email { to } => json!({ "channel": channel, "to": sources(to) }),
+            Self::Ntfy { topic: Some(topic) } => json!({ "channel": channel, "topic": topic.source() }),
+            Self::Ntfy { topic: None } => json!({ "channel": channel }),
+            Self::Webhook { url, secret: Some(secret) } => {
+                json!({ "channel": channel, "url": url.source(), "secret": show(secret) })
+            }
+            Self::Webhook { url, secret: None } => json!({ "channel": channel, "url": url.source() }),
+            Self::Queue { entity } => json!({ "channel": channel, "entity": entity }),
+            Self::Ticket { caller } => json!({ "channel": channel, "caller": caller.source() }),
+        }
+    }
+}
+
+impl Rule {
+    /// As the API shows it: without secrets.
+    #[must_use]
+    pub fn view(&self) -> Map<String, Value> {
+        let mut view = self.to_json(|_| HIDDEN.to_owned());
+        view.insert("origin".to_owned(), self.origin.as_str().into());
+        view
+    }
+
+    /// As it is stored: with secrets.
+    #[must_use]
+    pub fn stored(&self) -> String {
+        Value::Object(self.to_json(|secret| secret.expose().to_owned())).to_string()
+    }
+
+    fn to_json(&self, show: impl Fn(&Secret) -> String + Copy) -> Map<String, Value> {
+        let mut map = Map::new();
+        map.insert("name".to_owned(), self.name.clone().into());
+        map.insert("enabled".to_owned(), self.enabled.into());
+        map.insert("pattern".to_owned(), self.pattern_json.clone().into());
+        map.insert("targets".to_owned(), self.targets.iter().map(|target| target.to_json(show)).collect());
+        map.insert("title".to_owned(), self.title.source().into());
+        map.insert("text".to_owned(), self.text.source().into());
+        map.insert("dedupe_seconds".to_owned(), self.dedupe_seconds.into());
+        if let Some(key) = &self.dedupe_key {
+            map.insert("dedupe_key".to_owned(), key.source().into());
+        }
+        map
+    }
+
+    /// The secret of the webhook to that URL, if there is one.
+    #[must_use]
+    pub fn secret_of(&self, wanted: &str) -> Option<Secret> {
+        self.targets.iter().find_map(|target| match target {
+            Target::Webhook { url, secret } if url.source() == wanted => secret.clone(),
+            _ => None,
+        })
+    }
+}
