@@ -6,7 +6,7 @@
 //! left alone or has its hands full, those are *parked*: moved, once each, to a partition of `due-index` of their own,
 //! from where they come back when the destination takes them. What follows them in the common partitions is then next.
 //!
-//! [`Deliverer::activate`] starts what can be started and says when to come back; [`run`] calls it whenever a message is
+//! [`Deliverer::activate`] starts what can be started and says when to come back; `run` calls it whenever a message is
 //! made, an attempt ends or a moment has come, and [`Deliverer::drain`] until nothing is left to do, which is how tests
 //! move through hours of retries.
 

@@ -5,7 +5,7 @@ mod no_secrets;
 mod ntfy;
 mod ses;
 mod smtp;
-mod smtp_sink;
+pub mod smtp_sink;
 mod smtp_tls;
 mod webhook;
 

@@ -9,11 +9,7 @@ use crate::channels::http_server::{Reply, Server};
 use crate::support::TestServer;
 
 async fn hooks() -> TestServer {
-    TestServer::start_with(|config| {
-        quiet(config, "http://127.0.0.1:9");
-        config.delivery.timeout_seconds = 0.5;
-    })
-    .await
+    TestServer::start_with(|config| quiet(config, "http://127.0.0.1:9")).await
 }
 
 // SX-14: signed, with a stable id, and shown without what may be secret.

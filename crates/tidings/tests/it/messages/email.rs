@@ -73,3 +73,31 @@ async fn a_mail_server_that_is_away_is_tried_again() {
     assert_eq!(shown["attempts"].as_array().unwrap().len(), 6);
     assert_eq!(shown.get("recipients"), None, "nobody was decided");
 }
+
+// S000-50: only those who are pending are tried again; the outcome of each is kept from attempt to attempt.
+#[tokio::test]
+async fn later_attempts_go_to_the_pending_alone() {
+    let sink = crate::channels::smtp_sink::Sink::start(&[]);
+    let url = format!("smtp://127.0.0.1:{}?tls=none", sink.port);
+    let server = mail(|config| {
+        config.email.transport = tidings::config::email::Transport::Smtp;
+        config.email.smtp_url = Some(Secret::new(url));
+        config.delivery.max_retries = 2;
+    })
+    .await;
+    let to = json!({ "to": ["ok@a.example", "temp@a.example", "bad@a.example", "okay@a.example"] });
+    let made = store(&server.services, "email", to).await;
+    let mut deliverer = Deliverer::new(&server.services, "email");
+    for _ in 0..3 {
+        deliverer.drain().await.unwrap();
+        server.clock.advance(seconds(16.0));
+    }
+    let said = sink.said();
+    let asked = |who: &str| said.iter().filter(|line| line["rcpt"] == format!("{who}@a.example")).count();
+    assert_eq!((asked("ok"), asked("okay"), asked("bad"), asked("temp")), (1, 1, 1, 3));
+    let shown = server.client().get(&format!("/api/messages/{}", made.message_id)).await.expect(200).json();
+    assert_eq!((&shown["status"], &shown["retry_count"]), (&json!("failed"), &json!(2)));
+    assert_eq!(shown["recipients"]["ok@a.example"]["delivered"], true);
+    assert_eq!(shown["recipients"]["bad@a.example"]["delivered"], false);
+    assert_eq!(shown["recipients"].get("temp@a.example"), None, "never decided");
+}
