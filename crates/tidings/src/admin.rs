@@ -8,12 +8,15 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::app::Services;
 use crate::audit::Action;
-use crate::http::{CorrelationId, Problem, Route};
+use crate::config::Difference;
+use crate::http::{CorrelationId, Json, Problem, Route};
 use crate::tokens::{Caller, Scope};
 
 /// Pieces of a backup that may wait for a slow reader.
@@ -25,7 +28,25 @@ pub fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/admin/backup", "A consistent copy of everything, while the server goes on", backup)
             .answer_as::<String>(200, "The backup, for `tidings restore`", "application/octet-stream"),
+        Route::new(Method::POST, "/admin/reload", "Read the configuration again and take over what can change", reload)
+            .answer::<ReloadAnswer>(200, "What took effect, and what waits for the next start"),
     ]
+}
+
+/// The keys of the configuration that differ from before.
+#[derive(Serialize, JsonSchema)]
+struct ReloadAnswer {
+    changed: Vec<String>,
+    needs_restart: Vec<String>,
+}
+
+async fn reload(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+) -> Result<impl IntoResponse, Problem> {
+    let Difference { changed, needs_restart } = services.reload(&caller.name(), &correlation.0).await?;
+    Ok(Json(StatusCode::OK, ReloadAnswer { changed, needs_restart }))
 }
 
 /// The physical limit that `bench` measures the server against.

@@ -19,6 +19,7 @@ use crate::inbox;
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
+use crate::reload::{Reload, RequestLimits};
 use crate::rules::fanout::Fanout;
 use crate::rules::notice::Settings;
 use crate::rules::{self, Rules};
@@ -56,6 +57,9 @@ pub struct Parts {
     pub senders: Senders,
     pub rules: Rules,
     pub workers: Workers,
+    /// Limits on requests, as the last reload left them.
+    pub limits: RequestLimits,
+    pub reload: Reload,
     /// For `bench limit` only.
     pub limit: Option<Appender>,
 }
@@ -76,6 +80,8 @@ pub struct Surroundings {
     pub acknowledge_before_fsync: bool,
     /// Only for `bench`: a file that `POST /limit` appends to.
     pub limit_file: Option<PathBuf>,
+    /// Reads the configuration anew for a reload; absent, there is none.
+    pub reload: Option<crate::reload::Source>,
 }
 
 /// Why a server cannot start; one sentence that says what to do.
@@ -164,7 +170,7 @@ impl App {
         listener: TcpListener,
         opened: Opened,
     ) -> Result<Self, StartError> {
-        let Surroundings { clock, ids, limit_file, .. } = surroundings;
+        let Surroundings { clock, ids, limit_file, reload, .. } = surroundings;
         let Opened { store, embedded, metrics } = opened;
         let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
         let limit = limit_file.map(|path| {
@@ -202,6 +208,8 @@ impl App {
             rules,
             workers: Workers::default(),
             limit: limit.transpose()?,
+            limits: RequestLimits::of(&config.limits),
+            reload: Reload::new(reload, &config),
             config,
             clock,
             ids,

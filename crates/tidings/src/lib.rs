@@ -18,6 +18,7 @@ pub mod inbox;
 pub mod ingest;
 pub mod messages;
 pub mod outbound;
+pub mod reload;
 pub mod rules;
 pub mod secrets;
 pub mod tokens;

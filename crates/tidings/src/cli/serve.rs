@@ -60,6 +60,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
         ids: Arc::new(SystemIds::default()),
         acknowledge_before_fsync: arguments.unsafe_acknowledge_before_fsync,
         limit_file: arguments.limit_file,
+        reload: Some(reload_source(arguments.config, arguments.listen, config.data_dir.clone())),
     };
     let data_dir = config.data_dir.clone();
     let app = App::open(config, surroundings).await?;
@@ -67,6 +68,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     if arguments.demo {
         crate::demo::play(&app.services);
     }
+    reload_on_hangup(app.services.clone())?;
     app.run(stop).await?;
     if arguments.demo {
         let _ = std::fs::remove_dir_all(&data_dir);
@@ -78,6 +80,35 @@ fn load(path: Option<&std::path::Path>) -> Result<Config, Failure> {
     let usual = PathBuf::from(config::FILE_NAME);
     let path = path.or_else(|| usual.exists().then_some(usual.as_path()));
     Config::load(path, config::process_environment()).map_err(|problems| Failure(problems.to_string()))
+}
+
+/// Reads the configuration as this start did: the same file, and what the command line said on top of it.
+fn reload_source(path: Option<PathBuf>, listen: Option<SocketAddr>, data_dir: PathBuf) -> crate::reload::Source {
+    Arc::new(move || {
+        let usual = PathBuf::from(config::FILE_NAME);
+        let path = path.as_deref().or_else(|| usual.exists().then_some(usual.as_path()));
+        let mut config = Config::load(path, config::process_environment())?;
+        if let Some(listen) = listen {
+            config.set_listen(listen);
+        }
+        config.data_dir.clone_from(&data_dir);
+        Ok(config)
+    })
+}
+
+/// SIGHUP reads the configuration again.
+fn reload_on_hangup(services: crate::app::Services) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            let correlation = services.ids.uuid(services.clock.now()).to_string();
+            if let Err(problem) = services.reload("signal:SIGHUP", &correlation).await {
+                tracing::error!(detail = problem.detail, "the configuration was not reloaded");
+            }
+        }
+    });
+    Ok(())
 }
 
 fn greet(app: &App, data_dir: &std::path::Path, demo: bool) {

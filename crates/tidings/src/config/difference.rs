@@ -8,19 +8,9 @@ use serde_json::Value;
 use super::Config;
 use super::tree::join;
 
-/// Keys that are read once, at the start: sockets, directories, the store and its stage.
-const NEEDS_RESTART: [&str; 10] = [
-    "listen",
-    "data_dir",
-    "stage",
-    "store",
-    "push.listen",
-    "amqp.listen",
-    "limits.connections",
-    "limits.header_timeout_seconds",
-    "log.format",
-    "sources",
-];
+/// Keys that `reload` takes over; everything else is read once, at the start.
+const AT_RUN_TIME: [&str; 5] =
+    ["rules", "limits.body_bytes", "limits.event_bytes", "limits.batch_events", "limits.request_timeout_seconds"];
 
 /// The keys in which two configurations differ. Lists count as one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -44,9 +34,7 @@ pub(super) fn difference(old: &Config, new: &Config) -> Difference {
 }
 
 fn needs_restart(key: &str) -> bool {
-    NEEDS_RESTART
-        .iter()
-        .any(|fixed| key.strip_prefix(fixed).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+    !AT_RUN_TIME.contains(&key)
 }
 
 fn flatten(config: &Config) -> BTreeMap<String, Value> {

@@ -147,15 +147,13 @@ impl Gate {
         let params = Params::read(parts.uri.query(), &self.params)?;
         parts.extensions.insert(params);
         parts.extensions.insert(correlation.clone());
-        let limits = &services.config.limits;
-        let patience = Duration::from_secs(limits.request_timeout_seconds);
         let has_body = !matches!(parts.method, Method::GET | Method::HEAD);
         let body = match self.body_rule {
             BodyRule::Upload => body,
             BodyRule::Document if !has_body => Body::empty(),
             BodyRule::Document => {
-                let most = usize::try_from(limits.body_bytes).unwrap_or(usize::MAX);
-                let bytes = body::read(&parts.headers, body, most, patience).await?;
+                let limits = &services.limits;
+                let bytes = body::read(&parts.headers, body, limits.body_bytes(), limits.timeout()).await?;
                 if let (Some(caller), true) = (&caller, parts.method == Method::POST)
                     && parts.headers.contains_key(idempotency::HEADER)
                 {

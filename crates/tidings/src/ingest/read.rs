@@ -8,7 +8,6 @@ use tidings_core::envelope::{self, Defaults, Envelope, FieldError};
 use tidings_core::time::Timestamp;
 use tidings_core::{cloudevents, json};
 
-use crate::config::limits::Limits as ConfigLimits;
 use crate::http::{Problem, RequestIds, media_type};
 
 /// An event that was read, or why it cannot be.
@@ -32,14 +31,6 @@ pub enum Received {
 pub struct Limits {
     pub events: usize,
     pub event_bytes: usize,
-}
-
-impl Limits {
-    #[must_use]
-    pub fn of(config: &ConfigLimits) -> Self {
-        let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-        Self { events: size(config.batch_events), event_bytes: size(config.event_bytes) }
-    }
 }
 
 type ReadOne = fn(&str, &Defaults<'_>) -> Result<Envelope, Vec<FieldError>>;

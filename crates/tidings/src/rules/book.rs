@@ -89,6 +89,31 @@ impl Book {
         self.enabled.store(pages.set.len(), Ordering::Release);
     }
 
+    /// Puts these in the place of all rules from the file, in one step.
+    pub fn replace_file_rules(&self, rules: Vec<Rule>) {
+        let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
+        let pages = &mut *pages;
+        let gone: Vec<_> = pages
+            .rules
+            .iter()
+            .filter(|(_, rule)| rule.origin == Origin::File)
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for name in gone {
+            pages.set.remove(&name);
+            pages.rules.remove(&name);
+        }
+        for rule in rules {
+            let name: Arc<str> = rule.name.as_str().into();
+            match rule.enabled {
+                true => pages.set.insert(Arc::clone(&name), &rule.pattern),
+                false => drop(pages.set.remove(&name)),
+            }
+            pages.rules.insert(name, Arc::new(rule));
+        }
+        self.enabled.store(pages.set.len(), Ordering::Release);
+    }
+
     /// Takes a rule out, unless it is from the file.
     pub fn remove(&self, name: &str) {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);

@@ -70,18 +70,21 @@ impl Rules {
         rules: &[config::rules::Rule],
     ) -> Result<Self, Error> {
         let book = Arc::new(Book::default());
-        for rule in rules {
-            match read::rule(&rule.name, &rule.to_json(), Origin::File, None) {
-                Ok(rule) => book.put(rule),
-                Err(errors) => {
-                    let why: Vec<_> = errors.iter().map(|e| format!("{} {}", e.field, e.message)).collect();
-                    return Err(Error::Open(format!("the rule `{}` cannot be used: {}", rule.name, why.join("; "))));
-                }
-            }
+        for rule in from_file(rules)? {
+            book.put(rule);
         }
         let rules = Self { book, store, clock, revision: AtomicI64::new(0), turn: Mutex::new(()) };
         rules.sync().await?;
         Ok(rules)
+    }
+
+    /// Puts these in the place of the rules that the configuration file had before.
+    pub fn take_file_rules(&self, rules: &[config::rules::Rule]) -> Result<(), Error> {
+        let rules = from_file(rules)?;
+        self.book.replace_file_rules(rules);
+        // A stored rule that stood behind one of the file's comes forward with the next look at the store.
+        self.revision.store(0, Ordering::Release);
+        Ok(())
     }
 
     /// Takes over what changed in the store since the last look.
@@ -165,4 +168,15 @@ impl Rules {
     fn note(&self, revision: i64) {
         let _ = self.revision.compare_exchange(revision - 1, revision, Ordering::AcqRel, Ordering::Acquire);
     }
+}
+
+/// The rules of a configuration file, compiled.
+fn from_file(rules: &[config::rules::Rule]) -> Result<Vec<Rule>, Error> {
+    let compile = |rule: &config::rules::Rule| {
+        read::rule(&rule.name, &rule.to_json(), Origin::File, None).map_err(|errors| {
+            let why: Vec<_> = errors.iter().map(|e| format!("{} {}", e.field, e.message)).collect();
+            Error::Open(format!("the rule `{}` cannot be used: {}", rule.name, why.join("; ")))
+        })
+    };
+    rules.iter().map(compile).collect()
 }

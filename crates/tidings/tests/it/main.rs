@@ -24,6 +24,7 @@ mod messages;
 mod observability;
 mod openapi;
 mod processes;
+mod reload;
 mod requests;
 mod retention;
 mod rules;

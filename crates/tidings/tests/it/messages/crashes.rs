@@ -22,6 +22,7 @@ fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
         ids: Arc::new(SystemIds::default()),
         acknowledge_before_fsync: false,
         limit_file: None,
+        reload: None,
     }
 }
 

@@ -1,0 +1,62 @@
+//! Reading the configuration again while the server runs.
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::support::client::Client;
+use crate::support::process::Served;
+
+const RULE: &str = "[[rules]]\nname = \"loud\"\npattern = { eventType = [\"a\"] }\ntargets = [{ channel = \"ntfy\", topic = \"ops\" }]\n";
+
+fn start(text: &str) -> (tempfile::TempDir, Served, Client) {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("tidings.toml"), text).unwrap();
+    let served = Served::start(directory.path());
+    let token = std::fs::read_to_string(directory.path().join("tidings-data/admin.token")).unwrap();
+    let client = Client::new(&served.url, Some(token.trim()));
+    (directory, served, client)
+}
+
+// SX-23
+#[tokio::test]
+async fn a_reload_changes_what_can_change_and_names_the_rest() {
+    let (directory, served, client) = start("");
+    let file = directory.path().join("tidings.toml");
+    client.get("/rules/loud").await.problem(404);
+
+    std::fs::write(&file, format!("stage = \"prod\"\n[limits]\nbatch_events = 2\n{RULE}")).unwrap();
+    let answer = client.post("/admin/reload", &json!({})).await.expect(200).json();
+    assert_eq!(answer["changed"], json!(["limits.batch_events", "rules"]));
+    assert_eq!(answer["needs_restart"], json!(["stage"]));
+    client.get("/rules/loud").await.expect(200);
+    let event = json!({ "eventType": "a" });
+    client.post("/events", &json!([event, event, event])).await.problem(413);
+    client.post("/events", &json!([event, event])).await.expect(202);
+
+    // A bad file changes nothing, and says where it is bad.
+    std::fs::write(&file, "[limits]\nbatch_evnts = 5\n").unwrap();
+    let problem = client.post("/admin/reload", &json!({})).await.problem(400);
+    assert!(problem["detail"].as_str().unwrap().contains("batch_evnts"), "{problem}");
+    client.get("/rules/loud").await.expect(200);
+
+    std::fs::write(&file, "").unwrap();
+    client.post("/admin/reload", &json!({})).await.expect(200);
+    client.get("/rules/loud").await.problem(404);
+    let log = client.get("/audit-log?action=config.reload").await.expect(200).json();
+    assert_eq!(log["items"].as_array().unwrap().len(), 2, "{log}");
+    served.stop();
+}
+
+#[tokio::test]
+async fn a_hangup_reloads_too() {
+    let (directory, mut served, client) = start("");
+    std::fs::write(directory.path().join("tidings.toml"), RULE).unwrap();
+    served.running.signal(Signal::HUP);
+    served.running.wait_for("configuration reloaded");
+    client.get("/rules/loud").await.expect(200);
+    std::fs::write(directory.path().join("tidings.toml"), "nonsense").unwrap();
+    served.running.signal(Signal::HUP);
+    served.running.wait_for("the configuration was not reloaded");
+    client.get("/rules/loud").await.expect(200);
+    served.stop();
+}
