@@ -15,7 +15,10 @@ use crate::bench::limit::Appender;
 use crate::config::Config;
 use crate::events::{Events, Live, record};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
+use crate::inbox;
 use crate::ingest::Ingest;
+use crate::messages::deliver::senders::Senders;
+use crate::messages::{self, Messages};
 use crate::reload::{Reload, RequestLimits};
 use crate::rules::fanout::Fanout;
 use crate::rules::notice::Settings;
@@ -23,7 +26,6 @@ use crate::rules::{self, Rules};
 use crate::secrets;
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
-use crate::{inbox, messages};
 
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -51,6 +53,8 @@ pub struct Parts {
     pub events: Events,
     pub live: Live,
     pub ingest: Ingest,
+    pub messages: Messages,
+    pub senders: Senders,
     pub rules: Rules,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
@@ -122,6 +126,9 @@ pub fn tables(stage: &str) -> Vec<Table> {
         secrets::table(),
         http::idempotency_table(),
         inbox::record::table(),
+        messages::counters::table(),
+        messages::dead::table(),
+        messages::deliver::targets::table(),
         rules::record::table(),
         rules::job::table(),
         rules::window::table(),
@@ -172,6 +179,7 @@ impl App {
         });
         let live = Live::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
+        let messages = Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?;
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -180,7 +188,8 @@ impl App {
             live.clone(),
             Arc::clone(&rules.book),
             &config,
-        );
+        )
+        .signalling(Arc::clone(&messages.signals));
         let parts = Parts {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
@@ -194,6 +203,8 @@ impl App {
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
+            messages,
+            senders: Senders::new(&config),
             rules,
             workers: Workers::default(),
             limit: limit.transpose()?,
@@ -247,6 +258,9 @@ impl App {
 
 impl Services {
     fn start_workers(&self) {
+        if self.config.delivery.enabled {
+            messages::deliver::start(self);
+        }
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {
@@ -278,6 +292,7 @@ impl Services {
             book: Arc::clone(&self.rules.book),
             metrics: Arc::clone(&self.metrics),
             settings: Settings::of(&self.config),
+            signals: Arc::clone(&self.messages.signals),
             stop: self.workers.stopping(),
         }
     }

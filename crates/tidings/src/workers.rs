@@ -55,6 +55,11 @@ impl Workers {
                 }
             }
         };
+        self.run(name, work);
+    }
+
+    /// Runs a worker that knows itself when to work and when to stop; a panic is fatal to readiness.
+    pub fn run(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let dead = Arc::clone(&self.dead);
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(async move {
             if tokio::spawn(work).await.is_err() {

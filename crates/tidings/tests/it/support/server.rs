@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
-use tidings::app::{App, StartError, Surroundings};
+use tidings::app::{App, Services, StartError, Surroundings};
 use tidings::clock::SystemIds;
 use tidings::config::{Config, Listen};
 use tidings_core::time::{Clock, ManualClock};
@@ -25,6 +25,7 @@ pub struct TestServer {
     pub url: String,
     pub address: SocketAddr,
     pub clock: Arc<ManualClock>,
+    pub services: Services,
     admin_token: String,
     stranger: Client,
     data: TempDir,
@@ -62,10 +63,10 @@ impl TestServer {
     fn run(app: App, data: TempDir, clock: Arc<ManualClock>) -> Self {
         let admin_token = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
         let (stop, stopped) = oneshot::channel();
-        let (url, address) = (app.url.clone(), app.services.config.listen);
+        let (url, address, services) = (app.url.clone(), app.services.config.listen, app.services.clone());
         let running = tokio::spawn(app.run(async move { drop(stopped.await) }));
         let stranger = Client::new(&url, None);
-        Self { url, address, clock, admin_token, stranger, data, stop: Some(stop), running: Some(running) }
+        Self { url, address, clock, services, admin_token, stranger, data, stop: Some(stop), running: Some(running) }
     }
 
     /// A client with the administrator's token.
@@ -124,6 +125,8 @@ fn config(data: &Path) -> Config {
     config.data_dir = data.to_owned();
     config.push.listen = Listen::off();
     config.store.reserve_mb = 0;
+    // Tests deliver when they want to, so that nothing changes behind their backs.
+    config.delivery.enabled = false;
     config
 }
 
