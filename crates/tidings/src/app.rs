@@ -13,10 +13,14 @@ use tokio::net::TcpListener;
 
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
+use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
+use crate::inbox;
 use crate::ingest::Ingest;
+use crate::messages::deliver::senders::Senders;
+use crate::messages::{self, Messages};
 use crate::push::Push;
 use crate::reload::{Reload, RequestLimits};
 use crate::rules::fanout::Fanout;
@@ -26,7 +30,7 @@ use crate::schedules::Schedules;
 use crate::secrets;
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
-use crate::{inbox, messages, push, schedules};
+use crate::{push, schedules};
 
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -57,6 +61,8 @@ pub struct Parts {
     /// The built-in push server, unless it is switched off.
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
+    pub messages: Arc<Messages>,
+    pub senders: Senders,
     pub rules: Rules,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
@@ -138,6 +144,9 @@ pub fn tables(stage: &str) -> Vec<Table> {
         inbox::record::table(),
         push::table(),
         schedules::table(),
+        messages::counters::table(),
+        messages::dead::table(),
+        messages::deliver::targets::table(),
         rules::record::table(),
         rules::job::table(),
         rules::window::table(),
@@ -188,6 +197,8 @@ impl App {
         });
         let live = Live::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
+        let messages =
+            Arc::new(Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?);
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -196,7 +207,8 @@ impl App {
             live.clone(),
             Arc::clone(&rules.book),
             &config,
-        );
+        )
+        .signalling(Arc::clone(&messages.signals));
         let push = match &listeners.push {
             Some(_) => {
                 let (store, clock, ids) = (Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids));
@@ -204,7 +216,8 @@ impl App {
             }
             None => None,
         };
-        let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), &config));
+        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
+        let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
         let parts = Parts {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
@@ -221,6 +234,8 @@ impl App {
             ingest,
             push,
             schedules,
+            messages,
+            senders,
             rules,
             workers: Workers::default(),
             limit: limit.transpose()?,
@@ -293,6 +308,9 @@ impl Services {
     fn start_workers(&self) {
         let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
         self.workers.run("schedules", schedules);
+        if self.config.delivery.enabled {
+            messages::deliver::start(self);
+        }
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {
@@ -324,6 +342,7 @@ impl Services {
             book: Arc::clone(&self.rules.book),
             metrics: Arc::clone(&self.metrics),
             settings: Settings::of(&self.config),
+            signals: Arc::clone(&self.messages.signals),
             stop: self.workers.stopping(),
         }
     }

@@ -7,6 +7,7 @@ use tidings_core::envelope::{self, Defaults};
 
 use crate::app::Services;
 use crate::ingest::Draft;
+use crate::messages;
 
 const EVERY: Duration = Duration::from_millis(700);
 
@@ -26,9 +27,36 @@ pub fn play(services: &Services) {
                 let event = envelope::read(&sample(n).to_string(), &defaults);
                 event.map_or_else(|errors| Draft::Bad { errors, too_large: false }, Draft::Good)
             };
-            services.ingest.accept(vec![draft]).await.map(drop).map_err(|error| error.to_string())
+            services.ingest.accept(vec![draft]).await.map_err(|error| error.to_string())?;
+            notify(&services, n, &correlation).await
         }
     });
+}
+
+/// After every fifth event, a message: most of them at once, some a little later.
+async fn notify(services: &Services, n: usize, correlation_id: &str) -> Result<(), String> {
+    if n % 5 != 4 {
+        return Ok(());
+    }
+    let now = services.clock.now();
+    let (message_type, text) = match n % 15 {
+        4 => ("deployment_notification", format!("Version 1.{}.{} is deployed", n / 50, n % 50)),
+        9 => ("reminder", "The weekly review begins soon".to_owned()),
+        _ => ("manual_notification", "Somebody asks you to look at the dashboard".to_owned()),
+    };
+    let payload =
+        json!({ "text": text, "priority": if n.is_multiple_of(2) { "default" } else { "high" }, "tags": ["demo"] });
+    let later = (message_type == "reminder").then(|| now.saturating_add(Duration::from_secs(10)).unwrap_or(now));
+    let request = messages::Request {
+        message_type: message_type.to_owned(),
+        payload: payload.as_object().cloned().unwrap_or_default(),
+        stage: None,
+        deliver_at: later,
+    };
+    let origin = messages::Origin { created_by: "user:demo", correlation_id };
+    let message = services.messages.compose(request, origin, services.ids.uuid(now), now);
+    let message = message.map_err(|errors| format!("{errors:?}"))?;
+    services.messages.create(vec![message]).await.map(drop).map_err(|error| error.to_string())
 }
 
 /// The `n`th event of the company's day.

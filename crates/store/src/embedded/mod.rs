@@ -329,8 +329,8 @@ fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspace, K
             // Small journals: what a crash leaves to replay bounds the time to start again.
             .max_journaling_size(128 * 1024 * 1024)
             .open()?;
-        let items = db.keyspace("items", || KeyspaceCreateOptions::default().max_memtable_size(24 * 1024 * 1024))?;
-        let index = db.keyspace("index", || KeyspaceCreateOptions::default().max_memtable_size(16 * 1024 * 1024))?;
+        let items = db.keyspace("items", || KeyspaceCreateOptions::default().max_memtable_size(48 * 1024 * 1024))?;
+        let index = db.keyspace("index", || KeyspaceCreateOptions::default().max_memtable_size(24 * 1024 * 1024))?;
         Ok((db, items, index))
     };
     open().map_err(|e: fjall::Error| match e {

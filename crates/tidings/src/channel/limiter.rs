@@ -40,6 +40,8 @@ pub enum Health {
     Ill,
     /// It asked to be left alone for so long.
     Throttled(Duration),
+    /// Nothing was tried after all.
+    Untried,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,6 +122,12 @@ impl Limiter {
                     entry.state = State::Open { until: now + doubled.min(limits.open_at_most) };
                 }
             }
+            Health::Untried => {
+                // The probe is still to be made.
+                if entry.state == State::HalfOpen {
+                    entry.state = State::Open { until: now };
+                }
+            }
             Health::Throttled(wait) => {
                 let asked = now + wait.min(limits.open_at_most);
                 let until = if let State::Open { until } = entry.state { until.max(asked) } else { asked };
@@ -135,6 +143,15 @@ impl Limiter {
     pub fn forget_idle(&mut self, now: Duration) {
         let keep = self.limits.open_at_most.saturating_mul(2);
         self.destinations.retain(|_, entry| entry.in_flight > 0 || now.saturating_sub(entry.last_used) <= keep);
+    }
+
+    /// How long a destination is left alone from now on; `None` if it is not.
+    #[must_use]
+    pub fn opens(&self, destination: &str, now: Duration) -> Option<Duration> {
+        match self.destinations.get(destination)?.state {
+            State::Open { until } => until.checked_sub(now).filter(|wait| !wait.is_zero()),
+            _ => None,
+        }
     }
 
     /// How many destinations are left alone at the moment.
@@ -185,6 +202,18 @@ mod tests {
         assert_eq!(limiter.admit(DEAD, s(12)), Admission::Busy, "only one probe");
         limiter.end(DEAD, Health::Well, s(13));
         assert_eq!([0; 2].map(|_| limiter.admit(DEAD, s(13))), [Admission::Go; 2]);
+    }
+
+    #[test]
+    fn a_probe_that_was_not_made_is_still_to_be_made() {
+        let mut limiter = limiter();
+        for now in 0..3 {
+            fail(&mut limiter, now);
+        }
+        for _ in 0..2 {
+            assert_eq!(limiter.admit(DEAD, s(12)), Admission::Go);
+            limiter.end(DEAD, Health::Untried, s(12));
+        }
     }
 
     #[test]

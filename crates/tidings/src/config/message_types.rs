@@ -9,7 +9,7 @@ use super::json::JsonObject;
 #[serde(default)]
 pub struct MessageType {
     pub name: String,
-    /// JSON Schema of the payload. Compiled by the messages' owner.
+    /// JSON Schema of the payload.
     pub schema: JsonObject,
 }
 
@@ -17,6 +17,8 @@ impl MessageType {
     pub(super) fn check(&self, check: &mut Check<'_>) {
         if self.schema.is_empty() {
             check.key("schema").problem("is missing; it is the JSON Schema of the payload");
+        } else if let Err(why) = crate::messages::types::check_schema(self.schema.as_map()) {
+            check.key("schema").problem(why);
         }
     }
 }

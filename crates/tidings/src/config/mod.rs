@@ -7,6 +7,7 @@
 pub mod amqp;
 pub mod bus;
 mod check;
+pub mod delivery;
 mod difference;
 pub mod duration;
 pub mod email;
@@ -76,6 +77,7 @@ pub struct Config {
     pub process_alerts: process_alerts::ProcessAlerts,
     pub notification_center: notification_center::NotificationCenter,
     pub outbound: outbound::Outbound,
+    pub delivery: delivery::Delivery,
     pub limits: limits::Limits,
     pub retention: retention::Retention,
     pub log: log::Log,
@@ -124,6 +126,7 @@ impl Default for Config {
             process_alerts: process_alerts::ProcessAlerts::default(),
             notification_center: notification_center::NotificationCenter::default(),
             outbound: outbound::Outbound::default(),
+            delivery: delivery::Delivery::default(),
             limits: limits::Limits::default(),
             retention: retention::Retention::default(),
             log: log::Log::default(),
@@ -217,6 +220,7 @@ impl Config {
         self.process_alerts.check(&mut check.key("process_alerts"));
         self.notification_center.check(&mut check.key("notification_center"));
         self.outbound.check(&mut check.key("outbound"));
+        self.delivery.check(&mut check.key("delivery"));
         self.limits.check(&mut check.key("limits"));
         self.retention.check(&mut check.key("retention"));
         self.check_listeners(check);

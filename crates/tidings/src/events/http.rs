@@ -213,7 +213,20 @@ async fn get(
     let event = event.ok_or_else(|| Problem::not_found("there is no event of this id, or it has expired"))?;
     let mut view = EventView::of(&event)?;
     fanout::progress(&*services.store, &mut view.outcome).await?;
+    follow_up(&services, &mut view.outcome).await?;
     Ok(Json(StatusCode::OK, view))
+}
+
+/// Completes an outcome with what became of its messages.
+async fn follow_up(services: &Services, outcome: &mut Outcome) -> Result<(), Problem> {
+    for sent in outcome.messages.iter_mut().chain(&mut outcome.queue).chain(&mut outcome.tickets) {
+        if let Some(stored) = services.messages.get(&sent.message_id).await? {
+            let delivery = stored.message.delivery;
+            sent.status = Some(delivery.status.as_str().to_owned());
+            sent.attempts = Some(delivery.attempts);
+        }
+    }
+    Ok(())
 }
 
 async fn stream(State(services): State<Services>, mut params: Params) -> Result<Response, Problem> {

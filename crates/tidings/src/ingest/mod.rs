@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::events::record::{self, NewEvent};
 use crate::events::{Live, LiveEvent};
 use crate::http::Metrics;
+use crate::messages::{Message, Signals};
 use crate::rules::notice::Settings;
 use crate::rules::react::{Reaction, Reactor};
 use crate::rules::{Book, Outcome, Rule};
@@ -60,6 +61,8 @@ pub struct Ingest {
     reactor: Reactor,
     /// Rung when an event has left work to a job.
     pub new_job: Arc<Notify>,
+    /// Rung when an event has made messages.
+    signals: Arc<Signals>,
     retention_seconds: i64,
     duplicate_seconds: i64,
     /// Days that are on record, and since when.
@@ -87,10 +90,18 @@ impl Ingest {
             rules,
             reactor,
             new_job: Arc::default(),
+            signals: Arc::default(),
             retention_seconds: seconds(config.retention.events_days, DAY_SECONDS),
             duplicate_seconds: seconds(config.retention.dedupe_hours, 3600),
             days: Mutex::default(),
         }
+    }
+
+    /// Says to these when an event has made messages.
+    #[must_use]
+    pub fn signalling(mut self, signals: Arc<Signals>) -> Self {
+        self.signals = signals;
+        self
     }
 
     /// Stores the good events, each in a transaction of its own. An error means that some may not be stored:
@@ -159,14 +170,14 @@ impl Ingest {
         };
         let mut caused = Vec::new();
         if !rules.is_empty() {
-            let Reaction { writes, markers, outcome } = self.reactor.react(&new, &rules, silent).await?;
+            let Reaction { writes, markers, outcome, messages } = self.reactor.react(&new, &rules, silent).await?;
             caused = writes;
             let text = outcome.to_text(limits::ITEM_BYTES.saturating_sub(new.json.len() + BESIDE_BYTES));
             noted.announcement = noted.announcement.map(|json| with_outcome(json, envelope, &text));
             new.outcome = Some(text);
             let own = 2 + usize::from(note_day.is_some());
             let markers = markers.into_iter().map(|(place, rule)| (place + own, rule)).collect();
-            noted.reacted = Some(Box::new(Reacted { json: new.json.clone(), rules, markers, outcome }));
+            noted.reacted = Some(Box::new(Reacted { json: new.json.clone(), rules, markers, outcome, messages }));
         }
         let window = std::time::Duration::from_secs(self.duplicate_seconds.unsigned_abs());
         let mut writes = Vec::from(new.writes(now.saturating_sub(window).unwrap_or(Timestamp::MIN)));
@@ -222,6 +233,7 @@ impl Ingest {
             }
             if let Some(reacted) = noted.reacted {
                 self.report(&envelope, &reacted.outcome);
+                self.signals.created(&reacted.messages);
             }
         }
         let status = if known_correlation.is_some() { "duplicate" } else { "accepted" };
@@ -285,6 +297,7 @@ struct Reacted {
     /// The writes of the transaction that open windows, and whose.
     markers: Vec<(usize, String)>,
     outcome: Outcome,
+    messages: Vec<Message>,
 }
 
 /// An envelope's text with what came of it, for those who watch.

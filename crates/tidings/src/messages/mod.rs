@@ -1,5 +1,242 @@
 //! Messages: every notice that leaves, with the seed's attribute names and forward-only states (seed 002).
+//!
+//! Others make messages with [`Message::new`] and [`Messages::creation`], whose writes go into their own transaction,
+//! and say so with [`Signals::created`] once it is done. `deliver` sends them; `transition` is the only way to change
+//! one; `counters` keep count.
 
+pub mod counters;
+pub mod dead;
+pub mod deliver;
+pub mod http;
+pub mod list;
+mod notice;
 pub mod record;
+mod signal;
+pub mod transition;
+pub mod types;
 
-pub use record::{Message, NewMessage, Status};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use tidings_core::envelope::FieldError;
+use tidings_core::message::Input;
+use tidings_core::retry::Policy;
+use tidings_core::time::Timestamp;
+use tidings_store::{Error, Key, Store, Table, Write};
+use uuid::Uuid;
+
+pub use record::{Message, NewMessage};
+pub use signal::{Signal, Signals};
+pub use tidings_core::message::Status;
+use transition::{Refused, Stored, Transition};
+use types::Types;
+
+use crate::config::Config;
+
+const DAY_SECONDS: i64 = 86_400;
+
+/// Adds what it wants to the transaction in which a message becomes completed or failed: an alert's booleans follow
+/// their message so.
+pub trait Follower: Send + Sync + 'static {
+    fn ended(&self, message: &Message) -> Vec<Write>;
+}
+
+/// The messages of this installation.
+pub struct Messages {
+    store: Arc<dyn Store>,
+    pub table: Table,
+    pub types: Types,
+    pub signals: Arc<Signals>,
+    pub policy: Policy,
+    followers: Vec<Arc<dyn Follower>>,
+    stage: String,
+    topic: String,
+    keep_seconds: i64,
+}
+
+/// What somebody asks for who wants to send something over the default channel.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub message_type: String,
+    pub payload: Map<String, Value>,
+    /// Absent: the installation's.
+    pub stage: Option<String>,
+    pub deliver_at: Option<Timestamp>,
+}
+
+/// On whose behalf a message is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// `user:<name>` or `scheduler`.
+    pub created_by: &'a str,
+    pub correlation_id: &'a str,
+}
+
+impl Messages {
+    /// # Errors
+    ///
+    /// What is wrong with a configured message type.
+    pub fn new(store: Arc<dyn Store>, config: &Config, followers: Vec<Arc<dyn Follower>>) -> Result<Self, String> {
+        let stage = config.stage.as_str().to_owned();
+        let days = i64::try_from(config.retention.messages_days).unwrap_or(i64::MAX);
+        Ok(Self {
+            store,
+            table: record::table(&stage),
+            types: Types::new(&config.message_types)?,
+            signals: Arc::default(),
+            policy: config.delivery.policy(),
+            followers,
+            stage,
+            topic: config.ntfy.topic.clone(),
+            keep_seconds: days.saturating_mul(DAY_SECONDS),
+        })
+    }
+
+    #[must_use]
+    pub fn stage(&self) -> &str {
+        &self.stage
+    }
+
+    /// How long a message and what belongs to it are kept.
+    #[must_use]
+    pub fn keep_seconds(&self) -> i64 {
+        self.keep_seconds
+    }
+
+    /// A message for the default channel: ntfy, on the topic that the payload names or the configured one. The payload
+    /// is checked; the API and the scheduler come here.
+    ///
+    /// # Errors
+    ///
+    /// Every field that is wrong.
+    pub fn compose(
+        &self,
+        request: Request,
+        origin: Origin<'_>,
+        message_id: Uuid,
+        now: Timestamp,
+    ) -> Result<Message, Vec<FieldError>> {
+        let mut errors = self.types.check(&request.message_type, &request.payload);
+        let latest = now.as_second().saturating_add(self.keep_seconds);
+        if request.deliver_at.is_some_and(|at| at.as_second() >= latest) {
+            let days = self.keep_seconds / DAY_SECONDS;
+            errors.push(FieldError::new("deliver_at", format!("must be within {days} days, for no longer is it kept")));
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let topic = request.payload.get("topic").and_then(Value::as_str).unwrap_or(&self.topic);
+        let target = json!({ "topic": topic }).as_object().cloned().unwrap_or_default();
+        let new = NewMessage {
+            message_id,
+            created_by: origin.created_by.to_owned(),
+            stage: request.stage.as_deref().unwrap_or(&self.stage),
+            message_type: &request.message_type,
+            payload: request.payload,
+            correlation_id: origin.correlation_id,
+            channel: "ntfy",
+            target,
+            secret: None,
+            event_id: None,
+            rule: None,
+            deliver_at: request.deliver_at,
+            keep_seconds: self.keep_seconds,
+        };
+        let message = Message::new(new, now);
+        // Too large, too deep, a number out of range: whatever an item cannot hold.
+        match message.to_item().and_then(|item| self.table.check_item(&item)) {
+            Ok(()) => Ok(message),
+            Err(error) => Err(vec![FieldError::new("payload", format!("cannot be stored: {error}"))]),
+        }
+    }
+
+    /// The writes that make messages: theirs, in this order, and one that counts them. All are of one stage and made
+    /// at the same moment.
+    ///
+    /// # Errors
+    ///
+    /// If a message holds what an item cannot.
+    pub fn creation(&self, messages: &[Message]) -> Result<Vec<Write>, Error> {
+        let mut writes = Vec::with_capacity(messages.len() + 1);
+        for message in messages {
+            writes.push(Write::insert(&self.table, message.to_item()?));
+        }
+        writes.extend(counters::created(messages));
+        Ok(writes)
+    }
+
+    /// Stores messages, each in a transaction of its own. One that is there already is the same request come again: it
+    /// is given as it is now.
+    pub async fn create(&self, messages: Vec<Message>) -> Result<Vec<Message>, Error> {
+        let transactions = messages.iter().map(|message| self.creation(std::slice::from_ref(message)));
+        let transactions = transactions.collect::<Result<Vec<_>, _>>()?;
+        let outcomes = self.store.transact_each(transactions).await;
+        let mut stored = Vec::with_capacity(messages.len());
+        for (message, outcome) in messages.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => {
+                    self.signals.created([&message]);
+                    stored.push(message);
+                }
+                Err(error) => match error.conflict_on(0).and_then(|conflict| conflict.found.as_ref()) {
+                    Some(found) => stored.push(Message::from_item(found)?),
+                    None => return Err(error),
+                },
+            }
+        }
+        Ok(stored)
+    }
+
+    pub async fn get(&self, message_id: &str) -> Result<Option<Stored>, Error> {
+        // Whatever is no id of ours is no message of ours.
+        if Uuid::parse_str(message_id).is_err() {
+            return Ok(None);
+        }
+        self.store.get(&self.table, &Key::new(message_id)).await?.map(Stored::read).transpose()
+    }
+
+    /// What a message becomes by `input`.
+    ///
+    /// # Errors
+    ///
+    /// If its state does not allow that.
+    pub fn transition(
+        &self,
+        stored: &Stored,
+        input: Input,
+        now: Timestamp,
+        change: impl FnOnce(&mut Message),
+    ) -> Result<Transition, Refused> {
+        stored.transition(&self.table, &self.policy, input, now, &self.followers, change)
+    }
+
+    /// A new message with what a failed one had, to those who did not get it (S002-52).
+    #[must_use]
+    pub fn again(&self, failed: &Message, created_by: String, message_id: Uuid, now: Timestamp) -> Message {
+        let mut target = failed.target.clone();
+        let missing: Vec<Value> = target.get("to").and_then(Value::as_array).into_iter().flatten().cloned().collect();
+        let missing: Vec<Value> = missing
+            .into_iter()
+            .filter(|to| !to.as_str().and_then(|to| failed.recipients.get(to)).is_some_and(|known| known.delivered))
+            .collect();
+        if !missing.is_empty() {
+            target.insert("to".to_owned(), missing.into());
+        }
+        let new = NewMessage {
+            message_id,
+            created_by,
+            stage: &failed.stage,
+            message_type: &failed.message_type,
+            payload: failed.payload.clone(),
+            correlation_id: &failed.correlation_id,
+            channel: &failed.channel,
+            target,
+            secret: failed.secret.clone(),
+            event_id: failed.event_id.as_deref(),
+            rule: failed.rule.as_deref(),
+            deliver_at: None,
+            keep_seconds: self.keep_seconds,
+        };
+        Message { retry_of: Some(failed.message_id.clone()), ..Message::new(new, now) }
+    }
+}

@@ -2,7 +2,11 @@
 //!
 //! `rules::react` writes messages in the transaction of the event that causes them; delivery takes them from there.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
+use tidings_core::message::{Attempt, Delivery, Status};
 use tidings_core::time::{self, Timestamp};
 use tidings_store::{Error, Item, Key, KeyKind, Table, Value};
 use uuid::Uuid;
@@ -12,8 +16,11 @@ use crate::config::Secret;
 /// The type of a message that a rule makes.
 pub const ALERT_NOTIFICATION: &str = "alert_notification";
 
-/// Parts of `due-index`: spreads what waits over as many partitions, so that none is hot on DynamoDB.
-pub const DUE_PARTS: u8 = 8;
+/// The channels a message can leave by.
+pub const CHANNELS: [&str; 5] = ["email", "ntfy", "webhook", "queue", "ticket"];
+
+/// Partitions of `due-index` for each channel, so that none is hot on DynamoDB.
+pub const DUE_PARTS: u8 = 4;
 
 /// Messages by id; those that wait for an attempt are also in `due-index`, by the time of it.
 #[must_use]
@@ -33,42 +40,6 @@ pub fn key(message_id: &str) -> Key {
     Key::new(message_id)
 }
 
-/// How far a message has come; forward only (S002-43 to S002-48).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Status {
-    Created,
-    Queued,
-    Processing,
-    Completed,
-    Failed,
-}
-
-impl Status {
-    pub const ALL: [Self; 5] = [Self::Created, Self::Queued, Self::Processing, Self::Completed, Self::Failed];
-
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Queued => "queued",
-            Self::Processing => "processing",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-        }
-    }
-
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text)
-    }
-
-    /// Whether nothing more happens to the message.
-    #[must_use]
-    pub const fn is_final(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed)
-    }
-}
-
 /// One message to one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
@@ -79,15 +50,12 @@ pub struct Message {
     pub created_by: String,
     pub stage: String,
     pub message_type: String,
-    pub status: Status,
     pub payload: Map<String, Json>,
     pub updated_date: Timestamp,
     pub processing_started_at: Option<Timestamp>,
     pub processing_completed_at: Option<Timestamp>,
-    pub error_message: Option<String>,
-    pub retry_count: u32,
-    /// What the receiving service calls it.
-    pub notification_id: Option<String>,
+    /// Status, attempts and what follows from them; `core` decides about it.
+    pub delivery: Delivery,
     pub correlation_id: String,
     /// Second since 1970 at which it ceases to exist.
     pub ttl: i64,
@@ -99,9 +67,30 @@ pub struct Message {
     pub secret: Option<Secret>,
     pub event_id: Option<String>,
     pub rule: Option<String>,
-    /// When it is due; `None` once it is final, and then it is in no `due-index`.
-    pub next_attempt_at: Option<Timestamp>,
+    /// The first attempt is not made before.
+    pub deliver_at: Timestamp,
     pub retry_of: Option<String>,
+    /// Who is sending it right now, and until when that is believed.
+    pub lease: Option<Lease>,
+    /// E-mail: those of whom it is decided. The others are pending.
+    pub recipients: BTreeMap<String, Recipient>,
+    /// Counts the writes, so that of two who read the same one writes.
+    pub revision: i64,
+}
+
+/// The right to send a message, for a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    pub owner: String,
+    pub until: Timestamp,
+}
+
+/// What became of one recipient's copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recipient {
+    pub delivered: bool,
+    /// What the other side answered.
+    pub detail: String,
 }
 
 /// What must be said of a message to make it; the rest follows.
@@ -125,20 +114,18 @@ pub struct NewMessage<'a> {
 impl Message {
     #[must_use]
     pub fn new(new: NewMessage<'_>, now: Timestamp) -> Self {
+        let now = to_millis(now);
         Self {
             message_id: new.message_id.to_string(),
             created_date: now,
             created_by: new.created_by,
             stage: new.stage.to_owned(),
             message_type: new.message_type.to_owned(),
-            status: Status::Created,
             payload: new.payload,
             updated_date: now,
             processing_started_at: None,
             processing_completed_at: None,
-            error_message: None,
-            retry_count: 0,
-            notification_id: None,
+            delivery: Delivery::default(),
             correlation_id: new.correlation_id.to_owned(),
             ttl: now.as_second().saturating_add(new.keep_seconds),
             channel: new.channel.to_owned(),
@@ -146,33 +133,59 @@ impl Message {
             secret: new.secret,
             event_id: new.event_id.map(ToOwned::to_owned),
             rule: new.rule.map(ToOwned::to_owned),
-            next_attempt_at: Some(new.deliver_at.unwrap_or(now)),
+            deliver_at: new.deliver_at.map_or(now, |at| to_millis(at).max(now)),
             retry_of: None,
+            lease: None,
+            recipients: BTreeMap::new(),
+            revision: 0,
         }
+    }
+
+    /// When somebody has to look at it again: for its next attempt, or because whoever sends it may have died. `None`
+    /// once it is final, and then it is in no `due-index`.
+    #[must_use]
+    pub fn due_at(&self) -> Option<Timestamp> {
+        if self.delivery.status.is_final() {
+            return None;
+        }
+        let lease = self.lease.as_ref().map(|lease| lease.until);
+        Some(lease.or(self.delivery.next_attempt_at).unwrap_or(self.deliver_at))
     }
 
     /// The partition of `due-index` in which the message waits.
     #[must_use]
     pub fn due_part(&self) -> String {
-        due_part(self.message_id.bytes().fold(0, |sum: u8, byte| sum.wrapping_mul(31).wrapping_add(byte)) % DUE_PARTS)
+        let sum = self.message_id.bytes().fold(0, |sum: u8, byte| sum.wrapping_mul(31).wrapping_add(byte));
+        due_part(&self.channel, sum % DUE_PARTS)
+    }
+
+    /// The recipients of an e-mail of whom nothing is decided yet.
+    #[must_use]
+    pub fn pending_recipients(&self) -> Vec<String> {
+        let to = self.target.get("to").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
+        to.filter(|to| !self.recipients.contains_key(*to)).map(ToOwned::to_owned).collect()
     }
 
     pub fn to_item(&self) -> Result<Item, Error> {
         let at = |at: Option<Timestamp>| at.map(time::iso_millis);
+        let delivery = &self.delivery;
+        let attempts = (!delivery.attempts.is_empty()).then(|| Value::from_record(&delivery.attempts)).transpose()?;
+        let recipients = (!self.recipients.is_empty()).then(|| Value::from_record(&self.recipients)).transpose()?;
+        let due = self.due_at();
         Ok(Item::new()
             .with("message_id", &self.message_id)
             .with("created_date", time::iso_millis(self.created_date))
             .with("created_by", &self.created_by)
             .with("stage", &self.stage)
             .with("message_type", &self.message_type)
-            .with("status", self.status.as_str())
+            .with("status", delivery.status.as_str())
             .with("payload", Value::from_record(&self.payload)?)
             .with("updated_date", time::iso_millis(self.updated_date))
             .with_some("processing_started_at", at(self.processing_started_at))
             .with_some("processing_completed_at", at(self.processing_completed_at))
-            .with_some("error_message", self.error_message.as_ref())
-            .with("retry_count", self.retry_count)
-            .with_some("notification_id", self.notification_id.as_ref())
+            .with_some("error_message", delivery.error_message.as_ref())
+            .with("retry_count", delivery.retry_count)
+            .with_some("notification_id", delivery.notification_id.as_ref())
             .with("correlation_id", &self.correlation_id)
             .with("ttl", self.ttl)
             .with("channel", &self.channel)
@@ -180,9 +193,14 @@ impl Message {
             .with_some("target_secret", self.secret.as_ref().map(Secret::expose))
             .with_some("event_id", self.event_id.as_ref())
             .with_some("rule", self.rule.as_ref())
-            .with_some("due", self.next_attempt_at.map(|_| self.due_part()))
-            .with_some("next_attempt_at", at(self.next_attempt_at))
-            .with_some("retry_of", self.retry_of.as_ref()))
+            .with_some("due", due.map(|_| self.due_part()))
+            .with_some("next_attempt_at", at(due))
+            .with_some("deliver_at", (self.deliver_at > self.created_date).then(|| time::iso_millis(self.deliver_at)))
+            .with_some("retry_of", self.retry_of.as_ref())
+            .with_some("lease_owner", self.lease.as_ref().map(|lease| &lease.owner))
+            .with_some("attempts", attempts)
+            .with_some("recipients", recipients)
+            .with("revision", self.revision))
     }
 
     pub fn from_item(item: &Item) -> Result<Self, Error> {
@@ -192,37 +210,64 @@ impl Message {
 
 /// A partition of `due-index`, from 0 to [`DUE_PARTS`].
 #[must_use]
-pub fn due_part(part: u8) -> String {
-    format!("due#{part}")
+pub fn due_part(channel: &str, part: u8) -> String {
+    format!("{channel}#{part}")
+}
+
+/// As it comes back from the store.
+#[must_use]
+pub fn to_millis(at: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)
 }
 
 fn read(item: &Item) -> Option<Message> {
     let text = |name: &str| item.str(name).map(ToOwned::to_owned);
     let at = |name: &str| item.str(name).and_then(|text| text.parse::<Timestamp>().ok());
     let map = |name: &str| item.get(name)?.to_record::<Map<String, Json>>().ok();
+    let created_date = at("created_date")?;
+    let lease = text("lease_owner").zip(at("next_attempt_at")).map(|(owner, until)| Lease { owner, until });
     Some(Message {
         message_id: text("message_id")?,
-        created_date: at("created_date")?,
+        created_date,
         created_by: text("created_by")?,
         stage: text("stage")?,
         message_type: text("message_type")?,
-        status: Status::parse(item.str("status")?)?,
         payload: map("payload")?,
         updated_date: at("updated_date")?,
         processing_started_at: at("processing_started_at"),
         processing_completed_at: at("processing_completed_at"),
-        error_message: text("error_message"),
-        retry_count: item.int("retry_count").and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
-        notification_id: text("notification_id"),
+        delivery: read_delivery(item, lease.is_some())?,
         correlation_id: text("correlation_id")?,
         ttl: item.int("ttl")?,
-        channel: text("channel")?,
-        target: map("target")?,
+        // A message that somebody else put in the seed's table has neither of these.
+        channel: text("channel").unwrap_or_else(|| "ntfy".to_owned()),
+        target: map("target").unwrap_or_default(),
         secret: item.str("target_secret").map(Secret::new),
         event_id: text("event_id"),
         rule: text("rule"),
-        next_attempt_at: at("next_attempt_at"),
+        deliver_at: at("deliver_at").unwrap_or(created_date),
         retry_of: text("retry_of"),
+        lease,
+        recipients: item.get("recipients").and_then(|value| value.to_record().ok()).unwrap_or_default(),
+        revision: item.int("revision").unwrap_or(0),
+    })
+}
+
+fn read_delivery(item: &Item, leased: bool) -> Option<Delivery> {
+    let text = |name: &str| item.str(name).map(ToOwned::to_owned);
+    let status = item.str("status")?;
+    let status = Status::ALL.into_iter().find(|known| known.as_str() == status)?;
+    let waits = status == Status::Processing && !leased;
+    Some(Delivery {
+        status,
+        retry_count: item.int("retry_count").and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
+        next_attempt_at: item.str("next_attempt_at").filter(|_| waits).and_then(|at| at.parse().ok()),
+        error_message: text("error_message"),
+        notification_id: text("notification_id"),
+        attempts: match item.get("attempts") {
+            Some(attempts) => attempts.to_record::<Vec<Attempt>>().ok()?,
+            None => Vec::new(),
+        },
     })
 }
 
@@ -265,11 +310,44 @@ mod tests {
         assert!(Message::from_item(&Item::new()).is_err());
     }
 
+    // S002-51
+    #[test]
+    fn a_leased_message_is_due_when_its_lease_ends() {
+        let mut message = message();
+        message.delivery.status = Status::Processing;
+        let until = "2026-01-02T03:05:05.678Z".parse().unwrap();
+        message.lease = Some(Lease { owner: "me".to_owned(), until });
+        let item = message.to_item().unwrap();
+        assert_eq!(item.str("next_attempt_at"), Some("2026-01-02T03:05:05.678Z"));
+        assert_eq!(Message::from_item(&item).unwrap(), message);
+    }
+
+    // S002-18
+    #[test]
+    fn the_seeds_own_item_can_be_read() {
+        let sample = json!({
+            "message_id": "550e8400-e29b-41d4-a716-446655440000", "created_date": "2025-10-21T14:30:00.000Z",
+            "created_by": "scheduler", "stage": "dev", "message_type": "scheduled_hello", "status": "completed",
+            "payload": { "text": "hello world", "priority": "default", "tags": ["scheduled", "daily"] },
+            "updated_date": "2025-10-21T14:30:15.000Z", "processing_started_at": "2025-10-21T14:30:05.000Z",
+            "processing_completed_at": "2025-10-21T14:30:15.000Z", "retry_count": 0,
+            "notification_id": "ntfy_abc123", "correlation_id": "660e9500-f39c-52e5-b827-557766551111",
+            "ttl": 1_768_833_000,
+        });
+        let item = Item::from_record(&sample).unwrap();
+        let written = Message::from_item(&item).unwrap().to_item().unwrap();
+        for (name, value) in &item.0 {
+            assert_eq!(written.get(name), Some(value), "{name}");
+        }
+    }
+
     #[test]
     fn a_final_message_is_not_due_and_a_secret_is_not_shown() {
-        let message = Message { next_attempt_at: None, status: Status::Completed, ..message() };
+        let mut message = message();
+        assert!(message.to_item().unwrap().get("due").is_some());
+        message.delivery.status = Status::Completed;
         assert!(message.to_item().unwrap().get("due").is_none());
         assert!(!format!("{message:?}").contains("hush"));
-        assert!((0..DUE_PARTS).any(|part| due_part(part) == message.due_part()));
+        assert!((0..DUE_PARTS).any(|part| due_part("webhook", part) == message.due_part()));
     }
 }

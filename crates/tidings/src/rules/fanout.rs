@@ -19,7 +19,7 @@ use super::rule::Rule;
 use crate::events::{StoredEvent, record as events};
 use crate::http::Metrics;
 use crate::inbox::{Entry, map};
-use crate::messages::{Message, record};
+use crate::messages::{Message, Signals, counters, record};
 
 /// Users in one chunk: two writes each, and one for the job.
 const CHUNK_USERS: usize = (limits::TRANSACTION_WRITES - 1) / 2;
@@ -37,6 +37,7 @@ pub struct Fanout {
     pub book: Arc<Book>,
     pub metrics: Arc<Metrics>,
     pub settings: Settings,
+    pub signals: Arc<Signals>,
     pub stop: watch::Receiver<bool>,
 }
 
@@ -280,7 +281,12 @@ impl Fanout {
                         !there
                     });
                 }
-                result => return settled(job, result, chunk.after),
+                result => {
+                    if result.is_ok() {
+                        self.signals.created(chunk.pieces.iter().filter_map(Piece::message));
+                    }
+                    return settled(job, result, chunk.after);
+                }
             }
         }
     }
@@ -294,6 +300,8 @@ impl Fanout {
         for piece in &chunk.pieces {
             piece.add_to(&mut writes, &messages)?;
         }
+        let made: Vec<Message> = chunk.pieces.iter().filter_map(Piece::message).cloned().collect();
+        writes.extend(counters::created(&made));
         Ok(writes)
     }
 
@@ -326,6 +334,13 @@ impl Piece {
         match self {
             Self::Entry(_) => 2,
             Self::Message(_) => 1,
+        }
+    }
+
+    fn message(&self) -> Option<&Message> {
+        match self {
+            Self::Entry(_) => None,
+            Self::Message(message) => Some(message),
         }
     }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use tidings_core::message::Attempt;
+
 use super::limits::OUTCOME_ENTRIES;
 use crate::inbox::Entry;
 use crate::messages::Message;
@@ -58,6 +60,12 @@ pub struct Sent {
     pub message_id: String,
     pub rule: String,
     pub channel: String,
+    /// What became of it, when the event is looked at alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<serde_json::Value>>")]
+    pub attempts: Option<Vec<Attempt>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -107,6 +115,8 @@ impl Outcome {
             message_id: message.message_id.clone(),
             rule: message.rule.clone().unwrap_or_default(),
             channel: message.channel.clone(),
+            status: None,
+            attempts: None,
         };
         match message.channel.as_str() {
             "queue" => push(&mut self.queue, sent),

@@ -14,10 +14,10 @@ use super::outcome::{Fanout, Outcome};
 use super::rule::Rule;
 use crate::events::record::NewEvent;
 use crate::inbox::{Entry, map};
-use crate::messages::{Message, record};
+use crate::messages::{Message, counters, record};
 
-/// Writes of the event itself: its id, its record, its day. And one for a job.
-const KEPT_WRITES: usize = 4;
+/// Writes of the event itself: its id, its record, its day. And one for a job, and one that counts messages.
+const KEPT_WRITES: usize = 5;
 /// Bytes kept for the event, its outcome and a job.
 const KEPT_BYTES: usize = 1024 * 1024;
 
@@ -28,6 +28,8 @@ pub struct Reaction {
     /// Which of the writes open a window, and for which rule.
     pub markers: Vec<(usize, String)>,
     pub outcome: Outcome,
+    /// To be announced once they are stored.
+    pub messages: Vec<Message>,
 }
 
 /// Decides what follows from events.
@@ -79,6 +81,7 @@ impl Reactor {
             }
         }
         let mut reaction = sheet.reaction;
+        reaction.writes.extend(counters::created(&reaction.messages));
         if !left.is_empty() {
             let keep = self.settings.messages_seconds.max(self.settings.notifications_seconds);
             let (id, write) = job::new(&event, &new.key(), &left, keep);
@@ -172,6 +175,7 @@ impl Sheet {
         for message in &effects.messages {
             reaction.outcome.sent(message);
         }
+        reaction.messages.extend(effects.messages);
         self.told.extend(effects.entries.into_iter().map(|entry| entry.user));
         Ok(true)
     }

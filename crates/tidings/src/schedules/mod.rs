@@ -25,9 +25,8 @@ pub use compose::message_id;
 pub use record::{Definition, Origin, Outcome, Run, Schedule, table};
 pub use worker::Status;
 
-use self::compose::Composer;
-use crate::config::Config;
 use crate::config::schedules::Schedule as Configured;
+use crate::messages::Messages;
 
 /// Schedules there can be.
 pub const MOST: usize = 1000;
@@ -42,14 +41,14 @@ const CONFIGURATION: &str = "configuration";
 pub struct Schedules {
     store: Arc<dyn Store>,
     ids: Arc<dyn IdSource>,
-    composer: Composer,
+    messages: Arc<Messages>,
     changed: Notify,
 }
 
 impl Schedules {
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, ids: Arc<dyn IdSource>, config: &Config) -> Self {
-        Self { store, ids, composer: Composer::new(config), changed: Notify::new() }
+    pub fn new(store: Arc<dyn Store>, ids: Arc<dyn IdSource>, messages: Arc<Messages>) -> Self {
+        Self { store, ids, messages, changed: Notify::new() }
     }
 
     /// All of them, in the order of their names.
@@ -81,7 +80,7 @@ impl Schedules {
 
     /// What somebody wants, read and judged.
     pub fn read(&self, fields: &Map<String, Value>, now: Timestamp) -> Result<Definition, Vec<FieldError>> {
-        read::definition(fields, now, |message_type, payload| self.composer.check(message_type, payload))
+        read::definition(fields, now, |message_type, payload| self.messages.types.check(message_type, payload))
     }
 
     /// The schedule as it will be, and the write that makes it so if nobody comes in between.

@@ -8,6 +8,7 @@ use tidings_store::{Error, Write};
 use tokio::sync::watch;
 
 use super::Schedules;
+use super::compose::compose;
 use super::due::{Action, Due, Tick, due};
 use super::record::{Outcome, Run, Schedule, table};
 use crate::workers::turned_true;
@@ -89,14 +90,14 @@ impl Schedules {
         let late = tick.action != Action::Fire;
         let run = |outcome| {
             let run = Run { at: tick.at, done_at: now, outcome, late };
-            Write::put(table(), run.to_item(&schedule.name, self.composer.keep_seconds))
+            Write::put(table(), run.to_item(&schedule.name, self.messages.keep_seconds()))
         };
         let moved = schedule.moved(tick.at);
         if tick.action == Action::Skip {
             let done = self.attempt(vec![moved, run(Outcome::Skipped)]).await?;
             return Ok(if done { Fired::Nothing } else { Fired::Overtaken });
         }
-        let message = match self.composer.compose(&schedule.name, &schedule.definition, tick.at, now) {
+        let message = match compose(&self.messages, &schedule.name, &schedule.definition, tick.at, now) {
             Ok(message) => message,
             Err(errors) => {
                 let error = errors.iter().map(|e| format!("{} {}", e.field, e.message)).collect::<Vec<_>>().join("; ");
@@ -106,9 +107,12 @@ impl Schedules {
             }
         };
         let mut writes = vec![moved.clone(), run(Outcome::Fired { message_id: message.message_id.clone() })];
-        writes.extend(self.composer.creation(&message)?);
+        writes.extend(self.messages.creation(std::slice::from_ref(&message))?);
         match self.store.transact(writes).await {
-            Ok(()) => Ok(Fired::Made),
+            Ok(()) => {
+                self.messages.signals.created([&message]);
+                Ok(Fired::Made)
+            }
             Err(error @ Error::Conflict { .. }) if error.conflict_on(0).is_none() => {
                 // The message is there: this run was made before the clock was set back.
                 Ok(if self.attempt(vec![moved]).await? { Fired::Nothing } else { Fired::Overtaken })

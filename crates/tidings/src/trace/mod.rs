@@ -12,6 +12,7 @@ use tidings_store::{Error, Item, Query, Store, Table, Value as Attribute};
 
 use crate::audit;
 use crate::events::{StoredEvent, record};
+use crate::messages::http::MessageView;
 use crate::messages::{self, Message};
 
 /// One thing that happened.
@@ -134,12 +135,9 @@ fn message_step(item: Item) -> Told {
     // Messages keep milliseconds; at the end of theirs they come after the event that caused them.
     let end = message.created_date.saturating_add(std::time::Duration::from_micros(999));
     let place = time::iso_micros(end.unwrap_or(message.created_date));
-    let details = json!({
-        "channel": message.channel, "target": message.target, "status": message.status.as_str(),
-        "rule": message.rule, "event_id": message.event_id, "message_type": message.message_type,
-        "retry_count": message.retry_count, "error_message": message.error_message,
-    });
-    let step = Step { time: at, kind: "message", id: message.message_id, details: raw(&details) };
+    let id = message.message_id.clone();
+    let details = serde_json::to_value(MessageView::from(message)).unwrap_or_default();
+    let step = Step { time: at, kind: "message", id, details: raw(&details) };
     Ok((place, Some(step)))
 }
 

@@ -20,6 +20,7 @@ mod envelopes;
 mod faults;
 mod idempotency;
 mod lists;
+mod messages;
 mod observability;
 mod openapi;
 mod processes;

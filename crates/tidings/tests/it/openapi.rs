@@ -8,15 +8,23 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 25] = [
+const EXPECTED: [&str; 39] = [
     "DELETE /api/schedules/{name}",
+    "DELETE /channels/webhook/disabled/{id}",
     "DELETE /rules/{name}",
     "DELETE /tokens/{id}",
     "GET /admin/backup",
+    "GET /api/message-types",
+    "GET /api/messages",
+    "GET /api/messages/{message_id}",
+    "GET /api/metrics",
     "GET /api/schedules",
     "GET /api/schedules/{name}",
     "GET /audit-log",
     "GET /audit-log/verify",
+    "GET /channels/webhook/disabled",
+    "GET /dead-letters",
+    "GET /dead-letters/{id}",
     "GET /events",
     "GET /events/stream",
     "GET /events/{eventId}",
@@ -29,6 +37,12 @@ const EXPECTED: [&str; 25] = [
     "GET /tokens",
     "GET /trace/{correlationId}",
     "POST /admin/reload",
+    "POST /api/messages",
+    "POST /api/messages/batch",
+    "POST /api/messages/batch-get",
+    "POST /api/messages/{message_id}/cancel",
+    "POST /api/messages/{message_id}/retry",
+    "POST /channels/{name}/test",
     "POST /events",
     "POST /rules/test",
     "POST /tokens",

@@ -1,11 +1,11 @@
 //! Every channel against a counterpart that answers well, badly, late or never.
 
-mod http_server;
+pub mod http_server;
 mod no_secrets;
 mod ntfy;
 mod ses;
 mod smtp;
-mod smtp_sink;
+pub mod smtp_sink;
 mod smtp_tls;
 mod webhook;
 

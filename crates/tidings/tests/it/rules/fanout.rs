@@ -126,8 +126,14 @@ async fn node(dir: &std::path::Path, clock: &Arc<ManualClock>) -> Node {
     let ingest =
         Ingest::new(store.clone(), as_clock(), ids, Arc::clone(&metrics), live, Arc::clone(&rules.book), &config);
     let (_stop, stop) = watch::channel(false);
-    let fanout =
-        Fanout { store: store.clone(), book: Arc::clone(&rules.book), metrics, settings: Settings::of(&config), stop };
+    let fanout = Fanout {
+        store: store.clone(),
+        book: Arc::clone(&rules.book),
+        metrics,
+        settings: Settings::of(&config),
+        signals: Arc::default(),
+        stop,
+    };
     Node { store, rules, ingest, fanout, _stop }
 }
 

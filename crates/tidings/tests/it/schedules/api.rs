@@ -1,8 +1,10 @@
 //! `/api/schedules`.
 
+use std::net::SocketAddr;
+
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidings::config::Config;
+use tidings::config::{Config, Listen};
 
 use crate::support::{Answer, Client, TestServer};
 
@@ -102,4 +104,33 @@ async fn the_worker_is_woken_by_a_change() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
+}
+
+// S002-60, S002-70: the hello of the seed works out of the box, from the clock to whoever listens.
+#[tokio::test]
+async fn a_scheduled_hello_reaches_the_push_server() {
+    let server = TestServer::start_with(|config| {
+        config.push.listen = Listen::on(SocketAddr::from(([127, 0, 0, 1], 0)));
+    })
+    .await;
+    let client = server.client();
+    let mut bad = hello();
+    bad["payload"]["priority"] = "loud".into();
+    assert_eq!(put(&client, "daily", &bad).await.bad_fields(), ["payload.priority"]);
+    put(&client, "daily", &hello()).await.expect(201);
+    server.clock.jump_to("2026-03-02T08:00:01Z".parse().unwrap());
+    assert_eq!(server.services.schedules.activate("2026-03-02T08:00:01Z".parse().unwrap()).await.unwrap().fired, 1);
+    let push = server.push(Some(server.admin_token()));
+    loop {
+        let pushed = push.get("/tidings/json?poll=1").await.expect(200);
+        if !pushed.body.is_empty() {
+            assert_eq!((&pushed.json()["message"], &pushed.json()["tags"]), (&json!("Good morning"), &json!(["sun"])));
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let shown = client.get("/api/schedules/daily").await.expect(200).json();
+    let message_id = shown["runs"][0]["message_id"].as_str().unwrap();
+    let message = client.get(&format!("/api/messages/{message_id}")).await.expect(200).json();
+    assert_eq!(message["created_by"], "scheduler");
 }

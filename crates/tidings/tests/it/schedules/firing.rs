@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tidings::clock::SystemIds;
 use tidings::config::Config;
-use tidings::messages::{Message, record};
+use tidings::messages::{Message, Messages, record};
 use tidings::schedules::{Origin, Outcome, Schedules};
 use tidings_core::time::{ManualClock, Timestamp};
 use tidings_store::memory::Memory;
@@ -28,7 +28,10 @@ impl World {
     }
 
     fn scheduler(&self) -> Schedules {
-        Schedules::new(Arc::clone(&self.store), Arc::new(SystemIds::default()), &Config::default())
+        let text = "[[message_types]]\nname = \"scheduler_test\"\nschema = { type = \"object\" }\n";
+        let config = Config::parse(text, std::iter::empty()).unwrap();
+        let messages = Messages::new(Arc::clone(&self.store), &config, Vec::new()).unwrap();
+        Schedules::new(Arc::clone(&self.store), Arc::new(SystemIds::default()), Arc::new(messages))
     }
 
     async fn put(&self, name: &str, body: Value, now: &str) {
@@ -62,7 +65,7 @@ fn every(every: &str, missed: &str) -> Value {
 }
 
 fn cron(cron: &str) -> Value {
-    json!({ "cron": cron, "timezone": "Europe/Berlin", "missed": "all", "message_type": "scheduler_test" })
+    json!({ "cron": cron, "timezone": "Europe/Berlin", "missed": "all", "message_type": "scheduler_test", "payload": { "text": "x" } })
 }
 
 // S002-43, S002-66
@@ -170,7 +173,7 @@ async fn what_is_replaced_while_due_runs_as_it_is_now() {
 #[tokio::test]
 async fn an_instant_runs_once_also_after_a_time_without_a_server() {
     let world = World::new();
-    let body = json!({ "at": "2026-03-01T12:00:00Z", "message_type": "scheduler_test" });
+    let body = json!({ "at": "2026-03-01T12:00:00Z", "message_type": "scheduler_test", "payload": { "text": "x" } });
     world.put("party", body, "2026-03-01T00:00:00Z").await;
     assert_eq!(world.activate("2026-03-02T09:00:00Z").await, 1);
     assert_eq!(world.activate("2026-03-03T09:00:00Z").await, 0);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
-use tidings::app::{App, StartError, Surroundings};
+use tidings::app::{App, Services, StartError, Surroundings};
 use tidings::clock::SystemIds;
 use tidings::config::{Config, Listen};
 use tidings_core::time::{Clock, ManualClock};
@@ -27,10 +27,10 @@ pub struct TestServer {
     /// The push server's address, if the test switched it on.
     pub push_url: Option<String>,
     pub clock: Arc<ManualClock>,
+    pub services: Services,
     admin_token: String,
     stranger: Client,
     data: TempDir,
-    config: Config,
     stop: Option<oneshot::Sender<()>>,
     running: Option<JoinHandle<Result<(), StartError>>>,
 }
@@ -66,19 +66,22 @@ impl TestServer {
         let admin_token = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
         let (stop, stopped) = oneshot::channel();
         let (url, address) = (app.url.clone(), app.services.config.listen);
-        let (push_url, config) = (app.push_url.clone(), app.services.config.clone());
+        let (push_url, services) = (app.push_url.clone(), app.services.clone());
         let running = tokio::spawn(app.run(async move { drop(stopped.await) }));
         let stranger = Client::new(&url, None);
         let (stop, running) = (Some(stop), Some(running));
-        Self { url, address, push_url, clock, admin_token, stranger, data, config, stop, running }
+        Self { url, address, push_url, clock, services, admin_token, stranger, data, stop, running }
     }
 
     /// Stops the server and starts another over the same data and configuration, at the same time of its clock.
     pub async fn restart(mut self) -> Self {
         self.stop().await;
+        let config = self.services.config.clone();
+        // Whoever holds the services holds the store; another server's take their place.
         let empty = tempfile::tempdir().unwrap();
+        self.services = App::open(self::config(empty.path()), surroundings(&self.clock)).await.unwrap().services;
         let data = std::mem::replace(&mut self.data, empty);
-        let app = App::open(self.config.clone(), surroundings(&self.clock)).await.unwrap();
+        let app = App::open(config, surroundings(&self.clock)).await.unwrap();
         Self::run(app, data, Arc::clone(&self.clock))
     }
 
@@ -143,6 +146,8 @@ fn config(data: &Path) -> Config {
     config.data_dir = data.to_owned();
     config.push.listen = Listen::off();
     config.store.reserve_mb = 0;
+    // Tests deliver when they want to, so that nothing changes behind their backs.
+    config.delivery.enabled = false;
     config
 }
 

@@ -1,0 +1,170 @@
+//! One attempt: take the message up, hand it to its channel, record what came of it. Each step is a transaction, and
+//! whoever finds that somebody else was faster leaves the message to them.
+
+use std::time::Duration;
+
+use tidings_core::message::{Action, Input, Status, Verdict};
+use tidings_core::time::Timestamp;
+use tidings_store::{Error, Write};
+
+use super::senders::{self, Sent};
+use super::targets;
+use crate::app::Services;
+use crate::audit;
+use crate::channel::Outcome;
+use crate::channel::limiter::Health;
+use crate::messages::transition::{Refused, Stored, Transition};
+
+/// Added to the longest attempt: recording its outcome takes time, too.
+const LEASE_SPARE: Duration = Duration::from_secs(60);
+/// The longest attempt: an e-mail to many recipients.
+const LONGEST: Duration = Duration::from_secs(600);
+/// How often the outcome is recorded anew when the store is busy. After that the lease runs out, and it is sent again.
+const RECORD_TRIES: u32 = 5;
+
+/// No lease lasts longer.
+#[must_use]
+pub fn longest_lease() -> Duration {
+    LONGEST + LEASE_SPARE
+}
+
+/// What came of looking at a message.
+#[derive(Debug, Clone, Copy)]
+pub struct Looked {
+    pub health: Health,
+    /// When it is due again, as far as we know.
+    pub due: Option<Timestamp>,
+}
+
+impl Looked {
+    const fn untried(due: Option<Timestamp>) -> Self {
+        Self { health: Health::Untried, due }
+    }
+}
+
+/// Makes the next attempt of a message, if it is due and nobody else is at it.
+pub async fn attempt(services: &Services, owner: &str, message_id: &str) -> Result<Looked, Error> {
+    let messages = &services.messages;
+    let now = services.clock.now();
+    let Some(stored) = messages.get(message_id).await? else { return Ok(Looked::untried(None)) };
+    match stored.message.due_at() {
+        Some(due) if due <= now => {}
+        later => return Ok(Looked::untried(later)),
+    }
+    let Some(taken) = take_up(services, owner, &stored, now).await? else { return Ok(Looked::untried(None)) };
+    if taken.message.delivery.status != Status::Processing {
+        return Ok(Looked::untried(None));
+    }
+    let disabled = targets::disabled(&*services.store, &taken.message).await?;
+    let (sent, health) = match disabled {
+        Some(why) => (Outcome::reject(why).into(), Health::Untried),
+        None => {
+            let sent = send(services, &taken).await;
+            let health = sent.outcome.health();
+            (sent, health)
+        }
+    };
+    let due = record(services, &taken, sent).await?;
+    Ok(Looked { health, due })
+}
+
+/// The message in our hands, or `None` if somebody else was faster.
+async fn take_up(services: &Services, owner: &str, stored: &Stored, now: Timestamp) -> Result<Option<Stored>, Error> {
+    let lease = longest(services, stored) + LEASE_SPARE;
+    let until = now.saturating_add(lease).unwrap_or(Timestamp::MAX);
+    let transition = services.messages.transition(stored, Input::TakenUp, now, |message| {
+        let owner = owner.to_owned();
+        message.lease =
+            Some(crate::messages::record::Lease { owner, until: crate::messages::record::to_millis(until) });
+    });
+    let transition = match transition {
+        Ok(transition) => transition,
+        Err(Refused::Conflict(_)) => return Ok(None),
+        Err(Refused::Store(error)) => return Err(error),
+    };
+    match services.store.transact(transition.writes).await {
+        Ok(()) => Ok(Some(transition.after)),
+        Err(error) if error.conflict_on(0).is_some() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn send(services: &Services, taken: &Stored) -> Sent {
+    let now = services.clock.now();
+    let limit = longest(services, taken);
+    let sending = services.senders.send(&taken.message, now);
+    match tokio::time::timeout(limit, sending).await {
+        Ok(sent) => sent,
+        Err(_) => {
+            let recipients = taken.message.recipients.clone();
+            Sent { outcome: Outcome::retry(format!("took longer than {} s", limit.as_secs_f64())), recipients }
+        }
+    }
+}
+
+/// An e-mail has as many tries as it has recipients.
+fn longest(services: &Services, stored: &Stored) -> Duration {
+    let copies = u32::try_from(stored.message.pending_recipients().len()).unwrap_or(u32::MAX).max(1);
+    services.messages.policy.timeout.saturating_mul(copies).min(LONGEST)
+}
+
+/// Stores what came of an attempt; gives the moment of the next one.
+async fn record(services: &Services, taken: &Stored, sent: Sent) -> Result<Option<Timestamp>, Error> {
+    let gone = match &sent.outcome {
+        Outcome::Reject { disable_target: true, error, .. } => Some(error.clone()),
+        _ => None,
+    };
+    let verdict = Verdict::from(sent.outcome);
+    let mut random = [0; 8];
+    services.ids.random(&mut random);
+    for again in 0.. {
+        let now = services.clock.now();
+        let input = Input::Ended { verdict: verdict.clone(), random: u64::from_be_bytes(random) };
+        let transition = services.messages.transition(taken, input, now, |message| {
+            message.lease = None;
+            message.recipients.clone_from(&sent.recipients);
+        });
+        let Transition { writes, actions, .. } = match transition {
+            Ok(transition) => transition,
+            Err(Refused::Conflict(_)) => return Ok(None),
+            Err(Refused::Store(error)) => return Err(error),
+        };
+        let due = actions.iter().find_map(|action| if let Action::RetryAt(at) = action { Some(*at) } else { None });
+        let stored = match &gone {
+            Some(reason) => disable(services, taken, reason, writes, now).await,
+            None => services.store.transact(writes).await,
+        };
+        match stored {
+            Ok(()) => return Ok(due),
+            // Our lease ran out and somebody else has it: the outcome is theirs to find.
+            Err(Error::Conflict { .. }) => return Ok(None),
+            Err(error @ (Error::Throttled(_) | Error::Full(_))) if again < RECORD_TRIES => {
+                tracing::warn!(%error, message_id = taken.message.message_id, "an outcome cannot be recorded yet");
+                tokio::time::sleep(Duration::from_millis(20) * 2_u32.pow(again)).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// The other side asks not to be called again: what came of the message, the disabled target and the audit log's entry
+/// are one transaction.
+async fn disable(
+    services: &Services,
+    taken: &Stored,
+    reason: &str,
+    mut writes: Vec<Write>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let message = &taken.message;
+    let destination = senders::destination(message);
+    let Some((id, write)) = targets::disable(message, &destination, reason, now) else {
+        return services.store.transact(writes).await;
+    };
+    writes.push(write);
+    tracing::warn!(destination, target = id, reason, "a webhook target is disabled");
+    let details = serde_json::json!({ "destination": destination, "reason": reason, "message_id": message.message_id });
+    let action = audit::Action::new("target.disable", "target", id).details(details);
+    services.audit.record_with("tidings", &message.correlation_id, action, writes).await.map(drop)
+}

@@ -1,0 +1,392 @@
+//! Delivery: for each channel, take what is due, a bounded number at a time, and never let one destination hold up the
+//! others.
+//!
+//! A [`Deliverer`] keeps a small window of due messages in memory, by id alone; everything else stays in `due-index`, so
+//! that a backlog costs no memory. `limiter` says who may go. When the window is full of messages whose destination is
+//! left alone or has its hands full, those are *parked*: moved, once each, to a partition of `due-index` of their own,
+//! from where they come back when the destination takes them. What follows them in the common partitions is then next.
+//!
+//! [`Deliverer::activate`] starts what can be started and says when to come back; `run` calls it whenever a message is
+//! made, an attempt ends or a moment has come, and [`Deliverer::drain`] until nothing is left to do, which is how tests
+//! move through hours of retries.
+
+mod attempt;
+mod lane;
+mod park;
+pub mod senders;
+pub mod targets;
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::time::Duration;
+
+use tidings_core::time::Timestamp;
+use tidings_store::{Change, Condition, Error, Item, Write};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use self::attempt::{Looked, attempt};
+use self::lane::Lane;
+use self::park::Parked;
+use super::record::{self, CHANNELS, DUE_PARTS, Message};
+use crate::app::Services;
+use crate::channel::limiter::{Admission, Health, Limiter, Limits};
+use crate::workers::turned_true;
+
+/// Messages in the window at the most.
+const WINDOW: usize = 512;
+/// Read of one partition at a time, so that all have their turn.
+const PORTION: usize = 64;
+/// How often everything is looked at again although nobody said a word: another node may have made messages.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Attempts at the same time to a server that the configuration names.
+const PER_SERVER: u32 = 64;
+/// How long attempts that are under way may take once the server stops.
+const LAST_ATTEMPTS: Duration = Duration::from_secs(6);
+/// After the store failed.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A message that waits for its attempt.
+#[derive(Debug, Clone)]
+struct Stub {
+    message_id: String,
+    destination: String,
+    revision: i64,
+}
+
+/// Sends the messages of one channel.
+pub struct Deliverer {
+    services: Services,
+    channel: &'static str,
+    /// Whose leases are ours.
+    owner: String,
+    concurrency: usize,
+    limiter: Limiter,
+    lanes: VecDeque<Lane>,
+    window: VecDeque<Stub>,
+    /// In the window, or under way.
+    held: HashSet<String>,
+    parked: Parked,
+    running: JoinSet<(Stub, Result<Looked, Error>)>,
+    /// The next moment at which something is due; `None`: unknown.
+    upcoming: Option<Option<Timestamp>>,
+    looked_again: Option<Duration>,
+    last_now: Timestamp,
+}
+
+/// Starts a worker for each channel.
+pub fn start(services: &Services) {
+    for channel in CHANNELS {
+        let deliverer = Deliverer::new(services, channel);
+        services.workers.run(channel, run(deliverer, services.workers.stopping()));
+    }
+}
+
+/// Delivers until told to stop, then lets attempts under way end.
+async fn run(mut deliverer: Deliverer, mut stop: watch::Receiver<bool>) {
+    let services = deliverer.services.clone();
+    let Some(signal) = services.messages.signals.of(deliverer.channel) else { return };
+    loop {
+        let pause = match deliverer.activate().await {
+            Ok(next) => deliverer.pause_until(next),
+            Err(error) => {
+                tracing::warn!(channel = deliverer.channel, %error, "delivery failed; it will be tried again");
+                PAUSE
+            }
+        };
+        tokio::select! {
+            () = deliverer.ended() => {}
+            () = signal.noted() => {}
+            () = tokio::time::sleep(pause) => {}
+            () = turned_true(&mut stop) => break,
+        }
+    }
+    let rest = async {
+        while !deliverer.running.is_empty() {
+            deliverer.ended().await
+        }
+    };
+    if tokio::time::timeout(LAST_ATTEMPTS, rest).await.is_err() {
+        tracing::warn!(channel = deliverer.channel, "some attempts did not end in time; they will be made again");
+    }
+}
+
+impl Deliverer {
+    #[must_use]
+    pub fn new(services: &Services, channel: &'static str) -> Self {
+        let config = &services.config.delivery;
+        let per_destination = if channel == "webhook" { config.concurrency_per_host } else { PER_SERVER };
+        let limits = Limits { concurrency: per_destination, ..Limits::default() };
+        let now = services.clock.now();
+        Self {
+            services: services.clone(),
+            channel,
+            owner: services.ids.uuid(now).to_string(),
+            concurrency: usize::try_from(config.concurrency).unwrap_or(usize::MAX),
+            limiter: Limiter::new(limits),
+            lanes: (0..DUE_PARTS).map(|part| Lane::new(record::due_part(channel, part))).collect(),
+            window: VecDeque::new(),
+            held: HashSet::new(),
+            parked: Parked::new(channel),
+            running: JoinSet::new(),
+            upcoming: None,
+            looked_again: None,
+            last_now: now,
+        }
+    }
+
+    /// Starts what is due and may go; gives the moment at which something more can be done, unless an attempt that is
+    /// under way ends before.
+    pub async fn activate(&mut self) -> Result<Option<Timestamp>, Error> {
+        let (now, monotonic) = (self.services.clock.now(), self.services.clock.monotonic());
+        self.look_again(now, monotonic).await?;
+        self.hear(now);
+        loop {
+            let all_read = self.fill(now).await?;
+            // Parked ones first: a destination that has none left is served from the window again.
+            self.start_parked(now, monotonic).await?;
+            let blocked = self.start_window(monotonic);
+            if all_read || self.running.len() >= self.concurrency {
+                break;
+            }
+            // Whoever is blocked and has others waiting behind makes room for them.
+            if self.window.len() >= WINDOW && !self.park(&blocked).await? {
+                break;
+            }
+        }
+        let due = self.next_due(now).await?;
+        let waiting = self.window.iter().map(|stub| stub.destination.as_str());
+        let waiting: BTreeSet<&str> = waiting.chain(self.parked.destinations()).collect();
+        let opens = waiting.into_iter().filter_map(|destination| self.limiter.opens(destination, monotonic)).min();
+        let opens = opens.map(|after| now.saturating_add(after).unwrap_or(Timestamp::MAX));
+        Ok(due.into_iter().chain(opens).min())
+    }
+
+    /// Waits until one of the attempts under way has ended. Without any, for ever.
+    pub async fn ended(&mut self) {
+        let Some(joined) = self.running.join_next().await else { return std::future::pending().await };
+        let monotonic = self.services.clock.monotonic();
+        match joined {
+            Ok((stub, looked)) => {
+                self.held.remove(&stub.message_id);
+                let looked = looked.unwrap_or_else(|error| {
+                    tracing::warn!(channel = self.channel, message_id = stub.message_id, %error, "an attempt failed in the store");
+                    // It stays in the index; somebody has to come back for it.
+                    self.looked_again = None;
+                    Looked { health: Health::Untried, due: None }
+                });
+                self.limiter.end(&stub.destination, looked.health, monotonic);
+                if let (Some(due), Some(upcoming)) = (looked.due, &mut self.upcoming) {
+                    *upcoming = Some(upcoming.map_or(due, |known| known.min(due)));
+                }
+            }
+            // Nothing in an attempt panics on purpose; whose it was is not known, so that everything is read again.
+            Err(error) => {
+                tracing::error!(channel = self.channel, %error, "an attempt panicked");
+                self.looked_again = None;
+            }
+        }
+    }
+
+    /// Delivers until nothing more can be done at this moment; gives the next one.
+    pub async fn drain(&mut self) -> Result<Option<Timestamp>, Error> {
+        loop {
+            let next = self.activate().await?;
+            if self.running.is_empty() {
+                return Ok(next);
+            }
+            self.ended().await;
+        }
+    }
+
+    /// Attempts under way.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Now and then, and when the clock was set back, reads everything from its start.
+    async fn look_again(&mut self, now: Timestamp, monotonic: Duration) -> Result<(), Error> {
+        let long_ago = self.looked_again.is_none_or(|at| monotonic.saturating_sub(at) >= LOOK_AGAIN);
+        let set_back = now < self.last_now;
+        self.last_now = now;
+        if !long_ago && !set_back {
+            return Ok(());
+        }
+        self.parked.load(&*self.services.store).await?;
+        if self.looked_again.is_none() && self.services.embedded.is_some() {
+            self.take_over(now).await?;
+        }
+        self.lanes.iter_mut().for_each(Lane::rewind);
+        self.upcoming = None;
+        self.limiter.forget_idle(monotonic);
+        self.looked_again = Some(monotonic);
+        Ok(())
+    }
+
+    /// On the embedded store there is no other process: whoever else has a lease is gone, and need not be waited for.
+    async fn take_over(&mut self, now: Timestamp) -> Result<(), Error> {
+        let until = now.saturating_add(attempt::longest_lease()).unwrap_or(Timestamp::MAX);
+        let (store, table) = (&*self.services.store, &self.services.messages.table);
+        for lane in self.lanes.iter().chain(self.parked.lanes()) {
+            let mut after = None;
+            loop {
+                let page = lane.between(store, table, (now, until), after).await?;
+                for item in &page.items {
+                    let Some(write) = self.release(item, now) else { continue };
+                    match store.transact(vec![write]).await {
+                        Ok(()) | Err(Error::Conflict { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The write that ends a dead process's lease. The state stays; the attempt is closed by whoever takes it up.
+    fn release(&self, item: &Item, now: Timestamp) -> Option<Write> {
+        let owner = item.str("lease_owner").filter(|owner| *owner != self.owner)?;
+        let changes = vec![
+            Change::Set("next_attempt_at".into(), tidings_core::time::iso_millis(now).into()),
+            Change::Add("revision".into(), 1),
+        ];
+        let write = Write::update(&self.services.messages.table, record::key(item.str("message_id")?), changes);
+        Some(write.when(Condition::Equals("lease_owner".into(), owner.into())))
+    }
+
+    /// Takes note of what was made since.
+    fn hear(&mut self, now: Timestamp) {
+        let Some(due) = self.services.messages.signals.of(self.channel).and_then(super::Signal::take) else { return };
+        self.lanes.iter_mut().for_each(|lane| lane.back_to(due));
+        if due > now
+            && let Some(upcoming) = &mut self.upcoming
+        {
+            *upcoming = Some(upcoming.map_or(due, |known| known.min(due)));
+        }
+    }
+
+    /// Fills the window; `true` if everything that is due is in it.
+    async fn fill(&mut self, now: Timestamp) -> Result<bool, Error> {
+        let mut all_read = 0;
+        while all_read < self.lanes.len() && self.window.len() < WINDOW {
+            let Some(mut lane) = self.lanes.pop_front() else { break };
+            let limit = PORTION.min(WINDOW - self.window.len());
+            let read = lane.read(&*self.services.store, &self.services.messages.table, now, limit).await;
+            self.lanes.push_back(lane);
+            let (items, end) = read?;
+            all_read = if end { all_read + 1 } else { 0 };
+            for item in &items {
+                let stub = Stub::of(item)?;
+                if self.held.insert(stub.message_id.clone()) {
+                    self.window.push_back(stub);
+                }
+            }
+        }
+        Ok(all_read >= self.lanes.len())
+    }
+
+    /// Starts what may go of the window; gives the destinations that may not.
+    fn start_window(&mut self, monotonic: Duration) -> BTreeSet<String> {
+        let mut blocked = BTreeSet::new();
+        for _ in 0..self.window.len() {
+            let Some(stub) = self.window.pop_front() else { break };
+            // Whoever has parked messages is served from there, in their order.
+            let may_go = self.running.len() < self.concurrency
+                && !blocked.contains(&stub.destination)
+                && !self.parked.has(&stub.destination)
+                && self.limiter.admit(&stub.destination, monotonic) == Admission::Go;
+            if may_go {
+                self.spawn(stub);
+                continue;
+            }
+            if self.running.len() < self.concurrency {
+                blocked.insert(stub.destination.clone());
+            }
+            self.window.push_back(stub);
+        }
+        blocked
+    }
+
+    async fn start_parked(&mut self, now: Timestamp, monotonic: Duration) -> Result<(), Error> {
+        let destinations: Vec<String> = self.parked.destinations().map(ToOwned::to_owned).collect();
+        for destination in destinations {
+            while self.running.len() < self.concurrency {
+                if self.limiter.admit(&destination, monotonic) != Admission::Go {
+                    break;
+                }
+                let (store, table) = (&*self.services.store, &self.services.messages.table);
+                let next = self.parked.next(&destination, store, table, now, &mut self.held).await;
+                match next {
+                    Ok(Some(stub)) => self.spawn(stub),
+                    other => {
+                        self.limiter.end(&destination, Health::Untried, monotonic);
+                        other?;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self, stub: Stub) {
+        let (services, owner) = (self.services.clone(), self.owner.clone());
+        self.running.spawn(async move {
+            let looked = Box::pin(attempt(&services, &owner, &stub.message_id)).await;
+            if looked.is_err() {
+                // A store that fails is not to be asked again at once.
+                tokio::time::sleep(PAUSE).await;
+            }
+            (stub, looked)
+        });
+    }
+
+    /// Parks what is blocked; `true` if that made room.
+    async fn park(&mut self, blocked: &BTreeSet<String>) -> Result<bool, Error> {
+        // With one destination there is nobody to make room for.
+        if self.channel != "webhook" {
+            return Ok(false);
+        }
+        let window = std::mem::take(&mut self.window).into_iter();
+        let (going, staying): (Vec<Stub>, Vec<Stub>) = window.partition(|stub| blocked.contains(&stub.destination));
+        self.window = VecDeque::from(staying);
+        for stub in &going {
+            self.held.remove(&stub.message_id);
+        }
+        self.parked.park(&*self.services.store, &self.services.messages.table, &going).await?;
+        Ok(!going.is_empty())
+    }
+
+    async fn next_due(&mut self, now: Timestamp) -> Result<Option<Timestamp>, Error> {
+        if let Some(known) = self.upcoming
+            && known.is_none_or(|due| due > now)
+        {
+            return Ok(known);
+        }
+        let mut first = None;
+        for lane in &self.lanes {
+            let due = lane.upcoming(&*self.services.store, &self.services.messages.table, now).await?;
+            first = first.into_iter().chain(due).min();
+        }
+        self.upcoming = Some(first);
+        Ok(first)
+    }
+
+    fn pause_until(&self, next: Option<Timestamp>) -> Duration {
+        let now = self.services.clock.now();
+        let wait = next.map(|next| Duration::try_from(next.duration_since(now)).unwrap_or_default());
+        wait.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)
+    }
+}
+
+impl Stub {
+    fn of(item: &Item) -> Result<Self, Error> {
+        let message = Message::from_item(item)?;
+        let destination = senders::destination(&message);
+        Ok(Self { message_id: message.message_id, destination, revision: message.revision })
+    }
+}

@@ -1,0 +1,133 @@
+//! The channels as delivery sees them: where a message goes, and one attempt to take it there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use reqwest::Url;
+use serde_json::Value;
+use tidings_core::time::Timestamp;
+
+use crate::channel::email::{self, ses};
+use crate::channel::{Notice, Outcome, ntfy, webhook};
+use crate::config::Config;
+use crate::messages::record::{Message, Recipient};
+use crate::outbound::{self, Outbound};
+
+/// What a channel that cannot be set up answers: a sentence for the operator.
+type Ready<T> = Result<T, String>;
+
+/// A sender for each channel.
+pub struct Senders {
+    email: Ready<email::Sender>,
+    ntfy: Ready<ntfy::Sender>,
+    webhook: Ready<webhook::Sender>,
+    public_url: String,
+}
+
+/// What came of an attempt: of the whole, and of each recipient of an e-mail that is decided by now.
+#[derive(Debug)]
+pub struct Sent {
+    pub outcome: Outcome,
+    pub recipients: BTreeMap<String, Recipient>,
+}
+
+impl Senders {
+    /// A channel that is not set up refuses its messages with the reason; the others do not suffer.
+    #[must_use]
+    pub fn new(config: &Config, built_in: Option<Arc<dyn ntfy::BuiltIn>>) -> Self {
+        let trusted = || Outbound::trusted().map_err(|error| error.to_string());
+        let email = trusted().and_then(|outbound| {
+            let credentials = ses::Credentials::from_variables(|name| std::env::var(name).ok());
+            email::Sender::new(&config.email, &config.data_dir.join("outbox"), credentials, outbound)
+                .map_err(|error| error.to_string())
+        });
+        let ntfy = match (&config.ntfy.server, built_in) {
+            (Some(server), _) => trusted().and_then(|outbound| {
+                ntfy::Sender::new(outbound, server, config.ntfy.token.clone()).map_err(|error| error.to_string())
+            }),
+            (None, Some(built_in)) => Ok(ntfy::Sender::built_in(built_in)),
+            (None, None) => {
+                Err("there is no ntfy server: set `ntfy.server`, or `push.listen` for the built-in one".to_owned())
+            }
+        };
+        let webhook = Outbound::guarded(&config.outbound).map(webhook::Sender::new).map_err(|error| error.to_string());
+        Self { email, ntfy, webhook, public_url: config.public_url.clone() }
+    }
+
+    /// Makes one attempt.
+    pub async fn send(&self, message: &Message, now: Timestamp) -> Sent {
+        let notice = message.notice(&self.public_url);
+        match message.channel.as_str() {
+            "email" => self.mail(&notice, message, now).await,
+            "ntfy" => {
+                let topic = message.target.get("topic").and_then(Value::as_str).unwrap_or_default();
+                self.push(&notice, topic, now).await.into()
+            }
+            "webhook" => {
+                let url = message.target.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
+                let target = webhook::Target { url, secrets: message.secret.iter().cloned().collect() };
+                self.call(&notice, &target, now).await.into()
+            }
+            _ => Outcome::reject("channel not available in this version").into(),
+        }
+    }
+
+    pub async fn push(&self, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
+        match &self.ntfy {
+            Ok(sender) => sender.send(notice, topic, now).await,
+            Err(why) => Outcome::reject(why),
+        }
+    }
+
+    pub async fn call(&self, notice: &Notice, target: &webhook::Target, now: Timestamp) -> Outcome {
+        match &self.webhook {
+            Ok(sender) => sender.send(notice, target, now).await,
+            Err(why) => Outcome::reject(why),
+        }
+    }
+
+    pub async fn copies(&self, notice: &Notice, to: &[String], now: Timestamp) -> email::Report {
+        match &self.email {
+            Ok(sender) => sender.send(notice, to, now).await,
+            Err(why) => email::Report { recipients: to.iter().map(|to| (to.clone(), Outcome::reject(why))).collect() },
+        }
+    }
+
+    /// Only those of whom nothing is decided get a copy; nobody gets two.
+    async fn mail(&self, notice: &Notice, message: &Message, now: Timestamp) -> Sent {
+        let report = self.copies(notice, &message.pending_recipients(), now).await;
+        let mut recipients = message.recipients.clone();
+        for (recipient, outcome) in &report.recipients {
+            let delivered = outcome.is_delivered();
+            if delivered || matches!(outcome, Outcome::Reject { .. }) {
+                recipients.insert(recipient.clone(), Recipient { delivered, detail: outcome.text().to_owned() });
+            }
+        }
+        let mut refused = message.recipients.iter().filter(|(_, known)| !known.delivered).peekable();
+        let outcome = match report.outcome() {
+            // Delivered to the rest, but somebody was refused in an earlier attempt.
+            Outcome::Delivered { .. } if refused.peek().is_some() => {
+                let texts: Vec<_> = refused.map(|(to, known)| format!("{to}: {}", known.detail)).collect();
+                Outcome::reject(texts.join("; "))
+            }
+            outcome => outcome,
+        };
+        Sent { outcome, recipients }
+    }
+}
+
+impl From<Outcome> for Sent {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, recipients: BTreeMap::new() }
+    }
+}
+
+/// What suffers together when it fails: the one mail or push server, or a webhook's host.
+#[must_use]
+pub fn destination(message: &Message) -> String {
+    if message.channel != "webhook" {
+        return message.channel.clone();
+    }
+    let url = message.target.get("url").and_then(Value::as_str).unwrap_or_default();
+    Url::parse(url).map_or_else(|_| "invalid".to_owned(), |url| outbound::origin(&url))
+}

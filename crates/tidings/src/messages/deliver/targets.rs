@@ -1,0 +1,109 @@
+//! What delivery remembers about destinations: webhook targets that asked not to be called any more, and hosts whose
+//! messages are parked.
+
+use std::sync::LazyLock;
+
+use ring::digest::{SHA256, digest};
+use tidings_core::time::{Timestamp, iso_millis};
+use tidings_store::{Change, Condition, Error, Item, Key, KeyKind, Query, Store, Table, Write};
+
+use crate::messages::record::Message;
+
+const DISABLED: &str = "disabled";
+
+#[must_use]
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> =
+        LazyLock::new(|| Table::new("tidings-destinations", "kind", KeyKind::S).sort("id", KeyKind::S));
+    &TABLE
+}
+
+/// A target's id: its URL may hold a password, its hash does not.
+#[must_use]
+pub fn id_of(url: &str) -> String {
+    digest(&SHA256, url.as_bytes()).as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn url_of(message: &Message) -> Option<&str> {
+    message.target.get("url").and_then(serde_json::Value::as_str).filter(|_| message.channel == "webhook")
+}
+
+/// Why a message's target is not called any more, if that is so.
+pub async fn disabled(store: &dyn Store, message: &Message) -> Result<Option<String>, Error> {
+    let Some(url) = url_of(message) else { return Ok(None) };
+    let item = store.get(table(), &Key::with_sort(DISABLED, id_of(url))).await?;
+    Ok(item.map(|item| {
+        let since = item.str("since").unwrap_or_default();
+        format!("the target is disabled since {since}: {}", item.str("reason").unwrap_or_default())
+    }))
+}
+
+/// The target's id, and the write that disables it.
+#[must_use]
+pub fn disable(message: &Message, destination: &str, reason: &str, now: Timestamp) -> Option<(String, Write)> {
+    let id = id_of(url_of(message)?);
+    let item = Item::new()
+        .with("kind", DISABLED)
+        .with("id", &id)
+        .with("destination", destination)
+        .with("reason", reason)
+        .with("since", iso_millis(now))
+        .with("message_id", &message.message_id);
+    Some((id, Write::put(table(), item)))
+}
+
+/// The write that lets a target be called again.
+#[must_use]
+pub fn enable(id: &str) -> Write {
+    Write::delete(table(), Key::with_sort(DISABLED, id)).when(Condition::Exists)
+}
+
+/// A page of the disabled targets.
+pub async fn list(store: &dyn Store, limit: usize, after: Option<Item>) -> Result<(Vec<Item>, Option<Item>), Error> {
+    let page = store.query(table(), &Query::new(DISABLED).limit(limit).after(after)).await?;
+    Ok((page.items, page.next))
+}
+
+/// The partition of `due-index` in which a destination's parked messages wait.
+#[must_use]
+pub fn parked_part(channel: &str, destination: &str) -> String {
+    format!("{channel}!{}", id_of(destination))
+}
+
+/// Notes that messages are parked; part of the transaction that parks them.
+#[must_use]
+pub fn note_parked(channel: &str, destination: &str) -> Write {
+    let key = Key::with_sort(parked_kind(channel), destination);
+    Write::update(table(), key, vec![Change::Add("moves".into(), 1)])
+}
+
+/// The destinations with parked messages, and how often something was parked there.
+pub async fn parked(store: &dyn Store, channel: &str) -> Result<Vec<(String, i64)>, Error> {
+    let mut found = Vec::new();
+    let mut query = Query::new(parked_kind(channel)).limit(500);
+    loop {
+        let page = store.query(table(), &query).await?;
+        found.extend(page.items.iter().filter_map(|item| Some((item.str("id")?.to_owned(), item.int("moves")?))));
+        if page.next.is_none() {
+            return Ok(found);
+        }
+        query = query.after(page.next);
+    }
+}
+
+/// How often something was parked for a destination; `None`: nothing is.
+pub async fn moves(store: &dyn Store, channel: &str, destination: &str) -> Result<Option<i64>, Error> {
+    let item = store.get(table(), &Key::with_sort(parked_kind(channel), destination)).await?;
+    Ok(item.and_then(|item| item.int("moves")))
+}
+
+/// Forgets a destination that has nothing parked, unless somebody parked something since `moves` was read.
+#[must_use]
+pub fn forget_parked(channel: &str, destination: &str, moves: i64) -> Write {
+    let key = Key::with_sort(parked_kind(channel), destination);
+    Write::delete(table(), key).when(Condition::Equals("moves".into(), moves.into()))
+}
+
+fn parked_kind(channel: &str) -> String {
+    format!("parked#{channel}")
+}

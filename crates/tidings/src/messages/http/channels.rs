@@ -1,0 +1,233 @@
+//! `/channels/{name}/test`: sends a test notice and says what the other side answered (SX-14); and the webhook targets
+//! that asked not to be called any more.
+
+use axum::extract::{Path, State};
+use axum::http::{Method, StatusCode};
+use axum::response::IntoResponse;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tidings_core::time::Timestamp;
+use tidings_store::Error;
+
+use crate::app::Services;
+use crate::audit::Action;
+use crate::channel::{Notice, Outcome, Priority, webhook};
+use crate::config::Secret;
+use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, paging};
+use crate::messages::deliver::targets;
+use crate::tokens::{Caller, Scope};
+
+/// Recipients of one test.
+const MOST_RECIPIENTS: usize = 10;
+
+#[must_use]
+pub fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::POST, "/channels/{name}/test", "Send a test notice over email, ntfy or webhook", test)
+            .scopes(&[Scope::Operate])
+            .body::<TestBody>()
+            .answer::<TestAnswer>(200, "What the other side answered, whether it took it or not"),
+        Route::new(Method::GET, "/channels/webhook/disabled", "Webhook targets that are not called any more", disabled)
+            .scopes(&[Scope::Read])
+            .params(&[Param("limit", "1 to 100, default 50"), Param("cursor", "Where the page before ended")])
+            .answer::<DisabledList>(200, "A page of targets"),
+        Route::new(Method::DELETE, "/channels/webhook/disabled/{id}", "Call a webhook target again", enable)
+            .scopes(&[Scope::Operate])
+            .answer_empty(204, "It is called again"),
+    ]
+}
+
+/// Where the test goes.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
+struct TestBody {
+    /// email: addresses, 1 to 10.
+    to: Option<Vec<String>>,
+    /// ntfy: a topic; default the configured one.
+    topic: Option<String>,
+    /// webhook
+    url: Option<String>,
+    /// webhook: signs the call.
+    secret: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TestAnswer {
+    channel: String,
+    delivered: bool,
+    /// What the other side answered.
+    detail: String,
+    /// The answer's code, if it refused.
+    code: Option<u16>,
+    /// Whether trying again may help.
+    transient: bool,
+    /// What the other side calls it.
+    notification_id: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recipients: Vec<RecipientAnswer>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RecipientAnswer {
+    recipient: String,
+    delivered: bool,
+    detail: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct DisabledList {
+    items: Vec<DisabledTarget>,
+    cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct DisabledTarget {
+    id: String,
+    /// Scheme, host and port; the rest of a URL may be secret.
+    destination: String,
+    reason: String,
+    since: String,
+    /// The message to which it answered so.
+    message_id: String,
+}
+
+async fn test(
+    State(services): State<Services>,
+    correlation: CorrelationId,
+    Path(name): Path<String>,
+    body: JsonText,
+) -> Result<impl IntoResponse, Problem> {
+    let fields = if body.0.is_empty() { Map::new() } else { body.object()? };
+    let now = services.clock.now();
+    let notice = notice(&services, &correlation.0, now);
+    let answer = match name.as_str() {
+        "email" => {
+            let to = recipients(&fields)?;
+            let report = services.senders.copies(&notice, &to, now).await;
+            let mut answer = TestAnswer::of(&name, report.outcome());
+            answer.recipients = report
+                .recipients
+                .into_iter()
+                .map(|(recipient, outcome)| RecipientAnswer {
+                    recipient,
+                    delivered: outcome.is_delivered(),
+                    detail: outcome.text().to_owned(),
+                })
+                .collect();
+            answer
+        }
+        "ntfy" => {
+            let topic = text(&fields, "topic")?.unwrap_or(&services.config.ntfy.topic);
+            TestAnswer::of(&name, services.senders.push(&notice, topic, now).await)
+        }
+        "webhook" => {
+            let url = text(&fields, "url")?.ok_or_else(|| Problem::invalid_field("url", "is required"))?.to_owned();
+            let secrets = text(&fields, "secret")?.map(Secret::new).into_iter().collect();
+            let target = webhook::Target { url, secrets };
+            TestAnswer::of(&name, services.senders.call(&notice, &target, now).await)
+        }
+        _ => {
+            return Err(Problem::not_found(
+                "there is no such channel; those that can be tested are email, ntfy and webhook",
+            ));
+        }
+    };
+    Ok(Json(StatusCode::OK, answer))
+}
+
+fn notice(services: &Services, correlation_id: &str, now: Timestamp) -> Notice {
+    Notice {
+        message_id: services.ids.uuid(now),
+        correlation_id: correlation_id.to_owned(),
+        message_type: "test".to_owned(),
+        created_at: now,
+        title: "Test notice".to_owned(),
+        text: "This is a test: notices from Tidings arrive here.".to_owned(),
+        html: None,
+        priority: Priority::Default,
+        tags: Vec::new(),
+        click_url: None,
+        link: Some(services.config.public_url.clone()),
+        payload: json!({}),
+    }
+}
+
+fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, Problem> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(Problem::invalid_field(name, "must be a string")),
+    }
+}
+
+fn recipients(fields: &Map<String, Value>) -> Result<Vec<String>, Problem> {
+    let list = fields.get("to").and_then(Value::as_array);
+    let list = list.filter(|list| (1..=MOST_RECIPIENTS).contains(&list.len()));
+    let list = list.and_then(|list| list.iter().map(|to| to.as_str().map(ToOwned::to_owned)).collect());
+    list.ok_or_else(|| Problem::invalid_field("to", format!("must be a list of 1 to {MOST_RECIPIENTS} addresses")))
+}
+
+impl TestAnswer {
+    fn of(channel: &str, outcome: Outcome) -> Self {
+        let detail = outcome.text().to_owned();
+        let (code, transient, notification_id) = match &outcome {
+            Outcome::Delivered { id, .. } => (None, false, id.clone()),
+            Outcome::Retry { code, .. } => (*code, true, None),
+            Outcome::Reject { code, .. } => (*code, false, None),
+        };
+        let delivered = outcome.is_delivered();
+        Self {
+            channel: channel.to_owned(),
+            delivered,
+            detail,
+            code,
+            transient,
+            notification_id,
+            recipients: Vec::new(),
+        }
+    }
+}
+
+async fn disabled(
+    State(services): State<Services>,
+    caller: Caller,
+    mut params: Params,
+) -> Result<impl IntoResponse, Problem> {
+    let limit = params.number("limit", 1..=100, 50);
+    let cursor = params.text("cursor").map(ToOwned::to_owned);
+    params.finish()?;
+    let context = paging::context(&caller, "/channels/webhook/disabled", &());
+    let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
+    let (found, next) = targets::list(&*services.store, limit, after).await?;
+    let items = found.iter().map(|item| {
+        let text = |name: &str| item.str(name).unwrap_or_default().to_owned();
+        DisabledTarget {
+            id: text("id"),
+            destination: text("destination"),
+            reason: text("reason"),
+            since: text("since"),
+            message_id: text("message_id"),
+        }
+    });
+    let cursor = paging::seal(&services.sealer, &context, next.as_ref());
+    Ok(Json(StatusCode::OK, DisabledList { items: items.collect(), cursor }))
+}
+
+async fn enable(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    Path(id): Path<String>,
+) -> Result<impl IntoResponse, Problem> {
+    let unknown = || Problem::not_found("there is no disabled target of this id");
+    if id.is_empty() || id.len() > 64 {
+        return Err(unknown());
+    }
+    let action = Action::new("target.enable", "target", &id);
+    match services.audit.record_with(&caller.name(), &correlation.0, action, vec![targets::enable(&id)]).await {
+        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        Err(Error::Conflict { .. }) => Err(unknown()),
+        Err(error) => Err(error.into()),
+    }
+}

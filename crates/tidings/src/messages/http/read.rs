@@ -1,0 +1,66 @@
+//! Request bodies, read field by field to name every mistake.
+
+use serde_json::{Map, Value};
+use tidings_core::envelope::{FieldError, check_name};
+use tidings_core::json;
+use tidings_core::time::Timestamp;
+
+use crate::http::{JsonText, Problem};
+use crate::messages::Request;
+
+/// A message to make.
+pub fn request(fields: &Map<String, Value>) -> Result<Request, Vec<FieldError>> {
+    let mut errors = Vec::new();
+    let message_type = match fields.get("message_type") {
+        Some(Value::String(name)) => match check_name(name, 128) {
+            Ok(()) => name.clone(),
+            Err(why) => refuse(&mut errors, "message_type", why),
+        },
+        Some(_) => refuse(&mut errors, "message_type", "must be a string"),
+        None => refuse(&mut errors, "message_type", "is required"),
+    };
+    let payload = match fields.get("payload") {
+        Some(Value::Object(payload)) => payload.clone(),
+        Some(_) => refuse(&mut errors, "payload", "must be an object"),
+        None => refuse(&mut errors, "payload", "is required"),
+    };
+    let stage = match fields.get("stage") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(stage)) if is_stage(stage) => Some(stage.clone()),
+        Some(_) => refuse(&mut errors, "stage", "must be dev, stage or prod"),
+    };
+    let deliver_at = match fields.get("deliver_at") {
+        None | Some(Value::Null) => None,
+        Some(at) => match at.as_str().and_then(|at| at.parse::<Timestamp>().ok()) {
+            Some(at) => Some(at),
+            None => refuse(&mut errors, "deliver_at", "must be a time as in \"2026-01-31T12:00:00Z\""),
+        },
+    };
+    if errors.is_empty() { Ok(Request { message_type, payload, stage, deliver_at }) } else { Err(errors) }
+}
+
+/// S002-05
+pub fn is_stage(text: &str) -> bool {
+    matches!(text, "dev" | "stage" | "prod")
+}
+
+/// The entries of a batch, from 1 to `most`: a list, or an object that holds it under `name`.
+pub fn batch(body: &JsonText, name: &'static str, most: usize) -> Result<Vec<Value>, Problem> {
+    let (field, list) = match json::parse::<Value>(body.text()?)? {
+        Value::Array(list) => ("", Some(list)),
+        Value::Object(mut fields) => match fields.remove(name) {
+            Some(Value::Array(list)) => (name, Some(list)),
+            _ => (name, None),
+        },
+        _ => ("", None),
+    };
+    match list {
+        Some(list) if (1..=most).contains(&list.len()) => Ok(list),
+        _ => Err(Problem::invalid_field(field, format!("must be a list of 1 to {most} entries"))),
+    }
+}
+
+fn refuse<T: Default>(errors: &mut Vec<FieldError>, field: &str, why: impl Into<String>) -> T {
+    errors.push(FieldError::new(field, why));
+    T::default()
+}

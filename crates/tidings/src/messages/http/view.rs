@@ -1,0 +1,103 @@
+//! Messages as they are shown: the seed's attribute names, then what Tidings adds.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tidings_core::message::Attempt;
+use tidings_core::time::{Timestamp, iso_millis};
+
+use crate::messages::record::{Message, Recipient};
+use crate::outbound::origin;
+
+/// A message.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MessageView {
+    message_id: String,
+    created_date: String,
+    created_by: String,
+    stage: String,
+    message_type: String,
+    /// `created`, `queued`, `processing`, `completed` or `failed`.
+    status: &'static str,
+    payload: Map<String, Value>,
+    updated_date: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processing_started_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processing_completed_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_message: Option<String>,
+    retry_count: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notification_id: Option<String>,
+    correlation_id: String,
+    ttl: i64,
+    channel: String,
+    target: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deliver_at: Option<String>,
+    /// While it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_attempt_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_of: Option<String>,
+    #[schemars(with = "Vec<Value>")]
+    attempts: Vec<Attempt>,
+    /// E-mail: what became of each copy that is decided.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "Map<String, Value>")]
+    recipients: BTreeMap<String, Recipient>,
+}
+
+impl From<Message> for MessageView {
+    fn from(message: Message) -> Self {
+        let text = |at: Option<Timestamp>| at.map(iso_millis);
+        let waits = message.lease.is_none();
+        let due = message.due_at().filter(|_| waits);
+        let delivery = message.delivery;
+        Self {
+            message_id: message.message_id,
+            created_date: iso_millis(message.created_date),
+            created_by: message.created_by,
+            stage: message.stage,
+            message_type: message.message_type,
+            status: delivery.status.as_str(),
+            payload: message.payload,
+            updated_date: iso_millis(message.updated_date),
+            processing_started_at: text(message.processing_started_at),
+            processing_completed_at: text(message.processing_completed_at),
+            error_message: delivery.error_message,
+            retry_count: delivery.retry_count,
+            notification_id: delivery.notification_id,
+            correlation_id: message.correlation_id,
+            ttl: message.ttl,
+            channel: message.channel,
+            target: shown(message.target),
+            event_id: message.event_id,
+            rule: message.rule,
+            deliver_at: (message.deliver_at > message.created_date).then(|| iso_millis(message.deliver_at)),
+            next_attempt_at: text(due),
+            retry_of: message.retry_of,
+            attempts: delivery.attempts,
+            recipients: message.recipients,
+        }
+    }
+}
+
+/// The path of many a webhook's URL is its password: only where it leads is shown.
+fn shown(mut target: Map<String, Value>) -> Map<String, Value> {
+    if let Some(url) = target.get_mut("url") {
+        let parsed = url.as_str().and_then(|url| reqwest::Url::parse(url).ok());
+        *url = parsed.map_or(Value::Null, |url| match url.path() {
+            "/" if url.query().is_none() => json!(format!("{}/", origin(&url))),
+            _ => json!(format!("{}/…", origin(&url))),
+        });
+    }
+    target
+}

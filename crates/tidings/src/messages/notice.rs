@@ -1,0 +1,47 @@
+//! From a stored message to what the channels see. All of it stays the same from attempt to attempt.
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::record::Message;
+use crate::channel::{Notice, Priority};
+
+impl Message {
+    /// What is to be sent. `public_url` is where people reach us.
+    #[must_use]
+    pub fn notice(&self, public_url: &str) -> Notice {
+        let text = |name: &str| self.payload.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+        let tags = self.payload.get("tags").and_then(Value::as_array).into_iter().flatten();
+        let priority = text("priority").and_then(|name| name.parse::<Priority>().ok());
+        Notice {
+            message_id: Uuid::parse_str(&self.message_id).unwrap_or_default(),
+            correlation_id: self.correlation_id.clone(),
+            message_type: self.message_type.clone(),
+            created_at: self.created_date,
+            title: text("title").map_or_else(|| spoken(&self.message_type), ToOwned::to_owned),
+            text: text("text").or_else(|| text("message")).map_or_else(|| self.plain_payload(), ToOwned::to_owned),
+            html: text("html").map(ToOwned::to_owned),
+            priority: priority.unwrap_or_default(),
+            tags: tags.filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
+            click_url: text("click_url").map(ToOwned::to_owned),
+            link: Some(format!("{}/ui/messages/{}", public_url.trim_end_matches('/'), self.message_id)),
+            payload: Value::Object(self.payload.clone()),
+        }
+    }
+
+    /// A payload without a text, one field to a line.
+    fn plain_payload(&self) -> String {
+        let lines = self.payload.iter().map(|(name, value)| match value {
+            Value::String(text) => format!("{name}: {text}"),
+            value => format!("{name}: {value}"),
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// `order_shipped` as `Order shipped`.
+fn spoken(name: &str) -> String {
+    let words = name.replace('_', " ");
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

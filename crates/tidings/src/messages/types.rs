@@ -1,0 +1,235 @@
+//! The types of messages, each with the JSON Schema of its payload (S002-56 to S002-65).
+//!
+//! What a channel makes use of (`text`, `priority`, `tags`, `click_url`, `topic`) is held to the same rules in every
+//! type, configured ones included.
+
+use std::collections::BTreeMap;
+
+use jsonschema::Validator;
+use jsonschema::error::ValidationErrorKind;
+use serde_json::{Map, Value, json};
+use tidings_core::envelope::FieldError;
+
+use crate::config::message_types::MessageType;
+
+/// Errors named in one answer.
+const MOST_ERRORS: usize = 50;
+/// Characters of a text.
+const TEXT_CHARS: usize = 65_536;
+
+/// Every type that a message may have.
+#[derive(Debug)]
+pub struct Types {
+    known: BTreeMap<String, Type>,
+    common: Validator,
+}
+
+#[derive(Debug)]
+struct Type {
+    schema: Value,
+    validator: Validator,
+}
+
+impl Types {
+    /// The built-in types and the configured ones; a configured type of a built-in name replaces it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with a configured schema. A checked configuration has none.
+    pub fn new(configured: &[MessageType]) -> Result<Self, String> {
+        let mut known = BTreeMap::new();
+        let configured = configured.iter().map(|kind| (kind.name.clone(), kind.schema.to_value()));
+        for (name, schema) in built_in().into_iter().map(|(name, schema)| (name.to_owned(), schema)).chain(configured) {
+            let validator = compile(&schema).map_err(|why| format!("the schema of message type `{name}` {why}"))?;
+            known.insert(name, Type { schema, validator });
+        }
+        Ok(Self { known, common: compile(&common())? })
+    }
+
+    /// Every reason why the payload does not fit the type, by field; the API and the scheduler ask here.
+    #[must_use]
+    pub fn check(&self, message_type: &str, payload: &Map<String, Value>) -> Vec<FieldError> {
+        let Some(kind) = self.known.get(message_type) else {
+            let names: Vec<_> = self.known.keys().map(String::as_str).collect();
+            let message = format!("is no known type; known are {}", names.join(", "));
+            return vec![FieldError::new("message_type", message)];
+        };
+        // Validators take a value of their own kind; a payload is small.
+        let payload = Value::Object(payload.clone());
+        let mut errors = Vec::new();
+        for validator in [&self.common, &kind.validator] {
+            for error in validator.iter_errors(&payload).take(MOST_ERRORS) {
+                let error = field_error(&error);
+                if !errors.contains(&error) {
+                    errors.push(error);
+                }
+            }
+        }
+        errors
+    }
+
+    /// Names and schemas.
+    pub fn list(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.known.iter().map(|(name, kind)| (name.as_str(), &kind.schema))
+    }
+}
+
+/// What is wrong with a schema, as the rest of a sentence that begins with its name.
+///
+/// # Errors
+///
+/// If it cannot be compiled.
+pub fn check_schema(schema: &Map<String, Value>) -> Result<(), String> {
+    compile(&Value::Object(schema.clone())).map(drop)
+}
+
+fn compile(schema: &Value) -> Result<Validator, String> {
+    jsonschema::validator_for(schema)
+        .map_err(|error| format!("is no JSON Schema: {error} at `{}`", error.instance_path()))
+}
+
+/// `/tags/3` becomes `payload.tags[3]`; what is missing is named itself.
+fn field_error(error: &jsonschema::ValidationError<'_>) -> FieldError {
+    let mut field = "payload".to_owned();
+    for step in error.instance_path().as_str().split('/').skip(1) {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        if step.bytes().all(|byte| byte.is_ascii_digit()) {
+            field.push_str(&format!("[{step}]"));
+        } else {
+            field.push('.');
+            field.push_str(&step);
+        }
+    }
+    match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            FieldError::new(format!("{field}.{}", property.as_str().unwrap_or_default()), "is required")
+        }
+        ValidationErrorKind::Pattern { .. } if field == "payload.click_url" => {
+            FieldError::new(field, "must be a URL that begins with http:// or https://")
+        }
+        ValidationErrorKind::Pattern { .. } if field == "payload.topic" => {
+            FieldError::new(field, "must be 1 to 64 letters, digits, `_` or `-`")
+        }
+        ValidationErrorKind::MaxLength { limit } => {
+            FieldError::new(field, format!("must have at most {limit} characters"))
+        }
+        ValidationErrorKind::MaxItems { limit } => FieldError::new(field, format!("must have at most {limit} entries")),
+        ValidationErrorKind::MinLength { .. } => FieldError::new(field, "must not be empty"),
+        // The library repeats the value, however long it is.
+        _ => FieldError::new(field, crate::channel::one_line(&error.masked().to_string(), 300)),
+    }
+}
+
+/// What holds in every type.
+fn common() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "text": { "type": "string", "maxLength": TEXT_CHARS },
+            "title": { "type": "string", "maxLength": 500 },
+            "priority": { "enum": ["min", "low", "default", "high", "max", "urgent"] },
+            "tags": { "type": "array", "maxItems": 20, "items": { "type": "string", "minLength": 1, "maxLength": 64 } },
+            "click_url": { "type": "string", "maxLength": 2048, "pattern": "^https?://[^\\s/?#]+[^\\s]*$" },
+            "topic": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$" },
+        },
+    })
+}
+
+fn built_in() -> [(&'static str, Value); 5] {
+    let text = json!({ "type": "string", "minLength": 1, "maxLength": TEXT_CHARS });
+    let short = json!({ "type": "string", "minLength": 1, "maxLength": 256 });
+    let with = |required: &[&str], more: Value| {
+        let mut properties = json!({ "text": text });
+        if let (Some(properties), Value::Object(more)) = (properties.as_object_mut(), more) {
+            properties.extend(more);
+        }
+        json!({ "type": "object", "required": required, "properties": properties })
+    };
+    [
+        ("scheduled_hello", with(&["text"], json!({}))),
+        ("manual_notification", with(&["text"], json!({ "title": { "type": "string" } }))),
+        (
+            "deployment_notification",
+            with(&["text"], json!({ "service": short, "version": short, "environment": short, "status": short })),
+        ),
+        ("alert_notification", with(&["text"], json!({ "severity": short, "source": short }))),
+        ("reminder", with(&["text"], json!({ "title": { "type": "string" } }))),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(message_type: &str, payload: Value) -> Vec<String> {
+        let types = Types::new(&[]).unwrap();
+        let errors = types.check(message_type, payload.as_object().unwrap());
+        errors.into_iter().map(|error| error.field).collect()
+    }
+
+    // S002-57 to S002-59
+    #[test]
+    fn the_seeds_payloads_fit() {
+        let hello = json!({ "text": "hello world", "priority": "default", "tags": ["scheduled", "daily"] });
+        assert!(fields("scheduled_hello", hello).is_empty());
+        let manual = json!({ "text": "User-defined message", "title": "Optional title", "priority": "high",
+            "tags": ["manual", "urgent"], "click_url": "https://example.com" });
+        for kind in ["manual_notification", "deployment_notification", "alert_notification", "reminder"] {
+            assert!(fields(kind, manual.clone()).is_empty(), "{kind}");
+        }
+    }
+
+    // S002-83, S002-61 to S002-63
+    #[test]
+    fn every_failing_field_is_named() {
+        let bad = json!({ "priority": "loud", "tags": ["ok", 1, "x".repeat(65)], "click_url": "javascript:alert(1)",
+            "topic": "a/b" });
+        let mut fields = fields("scheduled_hello", bad);
+        fields.sort();
+        assert_eq!(
+            fields,
+            [
+                "payload.click_url",
+                "payload.priority",
+                "payload.tags[1]",
+                "payload.tags[2]",
+                "payload.text",
+                "payload.topic"
+            ]
+        );
+    }
+
+    // SX-27
+    #[test]
+    fn limits_hold_to_the_last_one() {
+        let tags = |count: usize, chars: usize| json!({ "text": "x", "tags": vec!["t".repeat(chars); count] });
+        for (count, chars, good) in [(19, 63, true), (20, 64, true), (21, 64, false), (20, 65, false)] {
+            assert_eq!(fields("reminder", tags(count, chars)).is_empty(), good, "{count} {chars}");
+        }
+        for priority in ["min", "low", "default", "high", "max", "urgent"] {
+            assert!(fields("reminder", json!({ "text": "x", "priority": priority })).is_empty());
+        }
+        for url in ["http://a", "https://a.b/c?d=e"] {
+            assert!(fields("reminder", json!({ "text": "x", "click_url": url })).is_empty());
+        }
+        for url in ["", "ftp://a", "http://", "https:// x", "/a"] {
+            assert_eq!(fields("reminder", json!({ "text": "x", "click_url": url })), ["payload.click_url"], "{url}");
+        }
+        assert_eq!(fields("reminder", json!({ "text": "" })), ["payload.text"]);
+        assert_eq!(fields("unknown", json!({ "text": "x" })), ["message_type"]);
+    }
+
+    // S002-59, S002-65
+    #[test]
+    fn configured_types_have_their_own_schema_and_the_common_rules() {
+        let schema =
+            json!({ "type": "object", "required": ["order"], "properties": { "order": { "type": "integer" } } });
+        let kind = MessageType { name: "order_shipped".to_owned(), schema: serde_json::from_value(schema).unwrap() };
+        let types = Types::new(&[kind]).unwrap();
+        let check = |payload: Value| types.check("order_shipped", payload.as_object().unwrap()).len();
+        assert_eq!(check(json!({ "order": 1 })), 0);
+        assert_eq!(check(json!({ "order": "one", "priority": "loud" })), 2);
+        let bad = json!({ "type": "no such type" });
+        assert!(check_schema(bad.as_object().unwrap()).is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! A process that dies in `processing`, and two that want the same message.
+
+use std::sync::Arc;
+
+use tidings::app::{App, Services, Surroundings};
+use tidings::clock::SystemIds;
+use tidings::config::{Config, Listen};
+use tidings::messages::Message;
+use tidings::messages::deliver::Deliverer;
+use tidings_core::message::{AttemptOutcome, Status};
+use tidings_core::time::{Clock, ManualClock};
+use tidings_store::Store;
+use tidings_store::memory::Memory;
+
+use super::{published, quiet, seconds, store};
+use crate::channels::http_server::{Reply, Server};
+use crate::support::server;
+
+fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
+    Surroundings {
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        ids: Arc::new(SystemIds::default()),
+        acknowledge_before_fsync: false,
+        limit_file: None,
+        reload: None,
+    }
+}
+
+fn config(data: &std::path::Path, ntfy: &str) -> Config {
+    let mut config = Config::default();
+    config.set_listen(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    config.data_dir = data.to_owned();
+    config.push.listen = Listen::off();
+    config.store.reserve_mb = 0;
+    quiet(&mut config, ntfy);
+    config
+}
+
+async fn read(services: &Services, message: &Message) -> Message {
+    services.messages.get(&message.message_id).await.unwrap().unwrap().message
+}
+
+/// Takes the message up and dies while the other side thinks.
+async fn die_in_processing(services: &Services, message: &Message) {
+    let mut deliverer = Deliverer::new(services, "ntfy");
+    deliverer.activate().await.unwrap();
+    assert_eq!(deliverer.under_way(), 1);
+    while read(services, message).await.delivery.status != Status::Processing {
+        tokio::task::yield_now().await;
+    }
+}
+
+// S002-51: a restart takes it up at once; no state goes backward, and the attempt is on record.
+#[tokio::test]
+async fn a_message_whose_process_died_is_taken_up_at_the_next_start() {
+    let hanging = Server::start(|_| Reply::Hang).await;
+    let data = tempfile::tempdir().unwrap();
+    let clock = server::clock();
+    let app = App::open(config(data.path(), &hanging.url("")), surroundings(&clock)).await.unwrap();
+    let message = store(&app.services, "ntfy", serde_json::json!({ "topic": "ops" })).await;
+    die_in_processing(&app.services, &message).await;
+    drop(app);
+    let well = Server::start(|_| published("n")).await;
+    let app = loop {
+        // The attempt that was under way lets go of the store when it is dropped, a moment later.
+        match App::open(config(data.path(), &well.url("")), surroundings(&clock)).await {
+            Ok(app) => break app,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    };
+    let found = read(&app.services, &message).await;
+    assert_eq!(found.delivery.status, Status::Processing);
+    assert!(found.delivery.in_flight());
+    Deliverer::new(&app.services, "ntfy").drain().await.unwrap();
+    let done = read(&app.services, &message).await;
+    assert_eq!((done.delivery.status, done.delivery.retry_count), (Status::Completed, 1));
+    let outcomes: Vec<_> = done.delivery.attempts.iter().map(|attempt| attempt.outcome.unwrap()).collect();
+    assert_eq!(outcomes, [AttemptOutcome::Lost, AttemptOutcome::Delivered]);
+    assert_eq!(done.processing_started_at, found.processing_started_at, "the first");
+    assert_eq!(well.asked().len(), 1);
+}
+
+/// Two nodes on one store.
+async fn nodes(url: &str, clock: &Arc<ManualClock>) -> Vec<(Services, tempfile::TempDir)> {
+    let store: Arc<dyn Store> = Arc::new(Memory::new(clock.clone()));
+    let mut nodes = Vec::new();
+    for _ in 0..2 {
+        let data = tempfile::tempdir().unwrap();
+        let app = App::open_with(config(data.path(), url), surroundings(clock), Arc::clone(&store)).await.unwrap();
+        nodes.push((app.services, data));
+    }
+    nodes
+}
+
+// S002-51: on a shared store the other node waits for the lease to run out.
+#[tokio::test]
+async fn another_node_takes_over_when_the_lease_has_run_out() {
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let sink = Server::start(move |_| match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+        0 => Reply::Hang,
+        _ => published("n"),
+    })
+    .await;
+    let clock = server::clock();
+    let nodes = nodes(&sink.url(""), &clock).await;
+    let message = store(&nodes[0].0, "ntfy", serde_json::json!({ "topic": "ops" })).await;
+    let mut first = Deliverer::new(&nodes[0].0, "ntfy");
+    first.activate().await.unwrap();
+    while sink.asked().is_empty() {
+        tokio::task::yield_now().await;
+        first.activate().await.unwrap();
+    }
+    let mut second = Deliverer::new(&nodes[1].0, "ntfy");
+    let next = second.drain().await.unwrap().unwrap();
+    assert_eq!(sink.asked().len(), 1, "it belongs to the first");
+    clock.advance(seconds(next.duration_since(clock.now()).as_secs_f64()));
+    second.drain().await.unwrap();
+    let done = read(&nodes[1].0, &message).await;
+    assert_eq!((done.delivery.status, done.delivery.attempts.len()), (Status::Completed, 2));
+    assert_eq!(sink.asked().len(), 2);
+}
+
+// S002-53: two workers do not send twice.
+#[tokio::test]
+async fn two_workers_send_each_message_once() {
+    let sink = Server::start(|_| published("n")).await;
+    let clock = server::clock();
+    let nodes = nodes(&sink.url(""), &clock).await;
+    let mut messages = Vec::new();
+    for _ in 0..60 {
+        messages.push(store(&nodes[0].0, "ntfy", serde_json::json!({ "topic": "ops" })).await);
+    }
+    let (mut a, mut b) = (Deliverer::new(&nodes[0].0, "ntfy"), Deliverer::new(&nodes[1].0, "ntfy"));
+    let (first, second) = tokio::join!(a.drain(), b.drain());
+    first.unwrap();
+    second.unwrap();
+    assert_eq!(sink.asked().len(), 60);
+    for message in &messages {
+        let done = read(&nodes[0].0, message).await;
+        assert_eq!((done.delivery.status, done.delivery.attempts.len()), (Status::Completed, 1));
+    }
+}

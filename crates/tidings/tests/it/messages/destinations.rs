@@ -1,0 +1,176 @@
+//! One destination never holds up another; a target that says "gone" is left alone; every channel says what it can.
+
+use serde_json::json;
+use tidings::messages::deliver::Deliverer;
+use tidings_core::message::Status;
+
+use super::{answering, message, published, quiet, seconds, status_of, store};
+use crate::channels::http_server::{Reply, Server};
+use crate::support::TestServer;
+
+async fn hooks() -> TestServer {
+    TestServer::start_with(|config| quiet(config, "http://127.0.0.1:9")).await
+}
+
+// SX-14: signed, with a stable id, and shown without what may be secret.
+#[tokio::test]
+async fn a_webhook_is_called_and_its_path_not_shown() {
+    let hook = Server::start(|_| Reply::status(200)).await;
+    let server = hooks().await;
+    let made = store(&server.services, "webhook", json!({ "url": hook.url("/secret/path?key=1") })).await;
+    Deliverer::new(&server.services, "webhook").drain().await.unwrap();
+    let asked = &hook.asked()[0];
+    assert_eq!((asked.path.as_str(), &asked.headers["webhook-id"]), ("/secret/path?key=1", &made.message_id));
+    assert!(asked.headers.contains_key("webhook-signature"));
+    let shown = server.client().get(&format!("/api/messages/{}", made.message_id)).await.expect(200);
+    assert_eq!(shown.json()["target"]["url"], format!("{}/…", hook.url("")));
+    assert!(!shown.text().contains("secret/path") && !shown.text().contains("whsec"), "{}", shown.text());
+    assert_eq!(shown.json()["status"], "completed");
+}
+
+// SX-14: 410 disables the target, later messages fail at once, and somebody can see it and undo it.
+#[tokio::test]
+async fn a_target_that_is_gone_is_not_called_again() {
+    let hook = Server::start(|asked| Reply::status(if asked.path == "/gone" { 410 } else { 200 })).await;
+    let server = hooks().await;
+    let client = server.client();
+    let gone = json!({ "url": hook.url("/gone") });
+    let first = store(&server.services, "webhook", gone.clone()).await;
+    let mut deliverer = Deliverer::new(&server.services, "webhook");
+    deliverer.drain().await.unwrap();
+    assert_eq!(status_of(&server.services, &first).await, "failed");
+    let second = store(&server.services, "webhook", gone.clone()).await;
+    let other = store(&server.services, "webhook", json!({ "url": hook.url("/other") })).await;
+    deliverer.drain().await.unwrap();
+    assert_eq!(status_of(&server.services, &other).await, "completed", "another target of the same host");
+    let failed = client.get(&format!("/api/messages/{}", second.message_id)).await.expect(200).json();
+    assert!(failed["error_message"].as_str().unwrap().contains("disabled since 2026-03-01T12:00:00.000Z"), "{failed}");
+    assert_eq!(hook.asked().iter().filter(|asked| asked.path == "/gone").count(), 1);
+    let audit = client.get("/audit-log?action=target.disable").await.expect(200).json();
+    assert_eq!(audit["items"].as_array().unwrap().len(), 1);
+    assert_eq!(client.get("/audit-log/verify").await.json()["ok"], true);
+    let disabled = client.get("/channels/webhook/disabled").await.expect(200).json();
+    let id = disabled["items"][0]["id"].as_str().unwrap().to_owned();
+    assert!(!disabled.to_string().contains("/gone"), "{disabled}");
+    client.delete(&format!("/channels/webhook/disabled/{id}")).await.expect(204);
+    client.delete(&format!("/channels/webhook/disabled/{id}")).await.problem(404);
+    store(&server.services, "webhook", gone).await;
+    deliverer.drain().await.unwrap();
+    assert_eq!(hook.asked().iter().filter(|asked| asked.path == "/gone").count(), 2);
+}
+
+// SX-14: nothing vanishes.
+#[tokio::test]
+async fn a_channel_that_is_not_there_fails_its_messages_with_a_dead_letter() {
+    let server = hooks().await;
+    for (channel, target) in [("queue", json!({ "entity": "q" })), ("ticket", json!({ "caller": "c" }))] {
+        let made = store(&server.services, channel, target).await;
+        Deliverer::new(&server.services, channel).drain().await.unwrap();
+        assert_eq!(status_of(&server.services, &made).await, "failed");
+        let letter = server.client().get(&format!("/dead-letters/{}", made.message_id)).await.expect(200).json();
+        assert_eq!(letter["reason"], "channel not available in this version");
+    }
+}
+
+// A hundred dead endpoints: the healthy one's message, made last, is delivered in the first round.
+#[tokio::test]
+async fn dead_endpoints_do_not_hold_up_a_healthy_one() {
+    let healthy = Server::start(|_| Reply::status(200)).await;
+    let mut dead = Vec::new();
+    for _ in 0..100 {
+        dead.push(Server::start(|_| Reply::Hang).await);
+    }
+    let server = hooks().await;
+    let mut messages = Vec::new();
+    for endpoint in &dead {
+        for _ in 0..8 {
+            messages.push(message(&server.services, "webhook", json!({ "url": endpoint.url("/") })));
+        }
+    }
+    server.services.messages.create(messages).await.unwrap();
+    let well = store(&server.services, "webhook", json!({ "url": healthy.url("/") })).await;
+    let mut deliverer = Deliverer::new(&server.services, "webhook");
+    deliverer.activate().await.unwrap();
+    while healthy.asked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // Its attempt ends while all the others still hang.
+    while status_of(&server.services, &well).await != "completed" {
+        tokio::time::sleep(seconds(0.001)).await;
+    }
+    assert!(deliverer.under_way() >= 100);
+}
+
+/// Two destinations, and a backlog for one of them that is far larger than the window.
+const BACKLOG: usize = 1500;
+
+// A backlog for a dead destination is parked: others go by, and it drains in order once the destination is back.
+#[tokio::test]
+async fn a_backlog_for_a_dead_destination_is_parked_and_drains() {
+    let healed = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let flag = std::sync::Arc::clone(&healed);
+    let dead =
+        Server::start(move |_| Reply::status(if flag.load(std::sync::atomic::Ordering::Relaxed) { 200 } else { 503 }))
+            .await;
+    let healthy = Server::start(|_| Reply::status(200)).await;
+    let server = hooks().await;
+    let services = &server.services;
+    for _ in 0..BACKLOG / 100 {
+        let messages = (0..100).map(|_| message(services, "webhook", json!({ "url": dead.url("/") }))).collect();
+        services.messages.create(messages).await.unwrap();
+        server.clock.advance(seconds(0.001));
+    }
+    let well = store(services, "webhook", json!({ "url": healthy.url("/") })).await;
+    let mut deliverer = Deliverer::new(services, "webhook");
+    deliverer.drain().await.unwrap();
+    assert_eq!(status_of(services, &well).await, "completed", "it stood behind the whole backlog");
+    let tried = dead.asked().len();
+    assert!(tried < 20, "the breaker leaves the dead one alone: {tried}");
+    // A new deliverer, as after a restart, knows of what is parked.
+    let mut deliverer = Deliverer::new(services, "webhook");
+    healed.store(true, std::sync::atomic::Ordering::Relaxed);
+    let later = store(services, "webhook", json!({ "url": dead.url("/late") })).await;
+    for _ in 0..100 {
+        let Some(next) = deliverer.drain().await.unwrap() else { break };
+        server.clock.advance(seconds(next.duration_since(services.clock.now()).as_secs_f64()));
+    }
+    let metrics = server.client().get("/api/metrics").await.expect(200).json();
+    assert_eq!(metrics["counts"]["completed"], BACKLOG + 2, "{}", metrics["counts"]);
+    assert_eq!(
+        services.messages.get(&later.message_id).await.unwrap().unwrap().message.delivery.status,
+        Status::Completed
+    );
+    assert_eq!(dead.asked().len(), tried + BACKLOG + 1, "each once more");
+}
+
+// SX-14: each channel can be tested.
+#[tokio::test]
+async fn a_channel_test_says_what_the_other_side_answered() {
+    let (server, sink) = answering(published("n-1")).await;
+    let client = server.client();
+    let pushed = client.post("/channels/ntfy/test", &json!({ "topic": "ops" })).await.expect(200).json();
+    assert_eq!((&pushed["delivered"], &pushed["notification_id"]), (&json!(true), &json!("n-1")));
+    assert_eq!(sink.asked().len(), 1);
+    let hook = Server::start(|_| Reply::status(500)).await;
+    let called = client.post("/channels/webhook/test", &json!({ "url": hook.url("/x") })).await.expect(200).json();
+    assert_eq!(
+        (&called["delivered"], &called["code"], &called["transient"]),
+        (&json!(false), &json!(500), &json!(true))
+    );
+    let inner = client.post("/channels/webhook/test", &json!({ "url": "http://10.0.0.1/" })).await.expect(200).json();
+    assert!(inner["detail"].as_str().unwrap().contains("may not be reached"), "{inner}");
+    let mailed = client.post("/channels/email/test", &json!({ "to": ["a@b.example", "x"] })).await.expect(200).json();
+    assert_eq!(mailed["delivered"], false);
+    assert_eq!(mailed["recipients"][0]["delivered"], true);
+    assert_eq!(mailed["recipients"][1]["delivered"], false);
+    client.post("/channels/pigeon/test", &json!({})).await.problem(404);
+    for (name, body, field) in [
+        ("email", json!({}), "to"),
+        ("email", json!({ "to": vec!["a@b.c"; 11] }), "to"),
+        ("webhook", json!({}), "url"),
+        ("webhook", json!({ "url": 1 }), "url"),
+        ("ntfy", json!({ "topic": 1 }), "topic"),
+    ] {
+        assert_eq!(client.post(&format!("/channels/{name}/test"), &body).await.bad_fields(), [field]);
+    }
+}

@@ -1,0 +1,103 @@
+//! E-mail as messages: a file for each recipient, and nobody gets two.
+
+use serde_json::json;
+use tidings::config::Secret;
+use tidings::messages::deliver::Deliverer;
+
+use super::{quiet, seconds, store};
+use crate::support::TestServer;
+
+fn outbox(server: &TestServer) -> Vec<String> {
+    let Ok(files) = std::fs::read_dir(server.data_dir().join("outbox")) else { return Vec::new() };
+    let mut names: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+async fn mail(change: impl FnOnce(&mut tidings::config::Config)) -> TestServer {
+    TestServer::start_with(|config| {
+        quiet(config, "http://127.0.0.1:9");
+        change(config);
+    })
+    .await
+}
+
+// SX-14, S000: the file transport, what a new installation has.
+#[tokio::test]
+async fn each_recipient_has_a_file_and_a_stable_message_id() {
+    let server = mail(|_| {}).await;
+    let made = store(&server.services, "email", json!({ "to": ["a@b.example", "c@d.example"] })).await;
+    Deliverer::new(&server.services, "email").drain().await.unwrap();
+    let shown = server.client().get(&format!("/api/messages/{}", made.message_id)).await.expect(200).json();
+    assert_eq!(shown["status"], "completed");
+    assert_eq!(shown["recipients"]["a@b.example"]["delivered"], true);
+    let names = outbox(&server);
+    assert_eq!(names.len(), 2);
+    let text = std::fs::read_to_string(server.data_dir().join("outbox").join(&names[0])).unwrap();
+    assert!(text.contains(&format!("Message-ID: <{}", made.message_id)), "{text}");
+}
+
+// A recipient who is refused fails the message; who got it is known, and a retry goes to the others only.
+#[tokio::test]
+async fn a_retry_goes_only_to_those_who_did_not_get_it() {
+    let server = mail(|_| {}).await;
+    let client = server.client();
+    let made = store(&server.services, "email", json!({ "to": ["a@b.example", "no address"] })).await;
+    Deliverer::new(&server.services, "email").drain().await.unwrap();
+    let path = format!("/api/messages/{}", made.message_id);
+    let failed = client.get(&path).await.expect(200).json();
+    assert_eq!(failed["status"], "failed");
+    assert_eq!(failed["recipients"]["a@b.example"]["delivered"], true);
+    assert_eq!(failed["recipients"]["no address"]["delivered"], false);
+    let again = client.post(&format!("{path}/retry"), &json!({})).await.expect(201).json();
+    assert_eq!(again["target"]["to"], json!(["no address"]));
+}
+
+// An outbox that cannot be written is tried again, and only for those who are pending.
+#[tokio::test]
+async fn a_mail_server_that_is_away_is_tried_again() {
+    // Nothing listens on port 9.
+    let server = mail(|config| {
+        config.email.transport = tidings::config::email::Transport::Smtp;
+        config.email.smtp_url = Some(Secret::new("smtp://127.0.0.1:9?tls=none"));
+    })
+    .await;
+    let made = store(&server.services, "email", json!({ "to": ["a@b.example"] })).await;
+    let mut deliverer = Deliverer::new(&server.services, "email");
+    for _ in 0..6 {
+        deliverer.drain().await.unwrap();
+        server.clock.advance(seconds(16.0));
+    }
+    let shown = server.client().get(&format!("/api/messages/{}", made.message_id)).await.expect(200).json();
+    assert_eq!((&shown["status"], &shown["retry_count"]), (&json!("failed"), &json!(5)));
+    assert_eq!(shown["attempts"].as_array().unwrap().len(), 6);
+    assert_eq!(shown.get("recipients"), None, "nobody was decided");
+}
+
+// S000-50: only those who are pending are tried again; the outcome of each is kept from attempt to attempt.
+#[tokio::test]
+async fn later_attempts_go_to_the_pending_alone() {
+    let sink = crate::channels::smtp_sink::Sink::start(&[]);
+    let url = format!("smtp://127.0.0.1:{}?tls=none", sink.port);
+    let server = mail(|config| {
+        config.email.transport = tidings::config::email::Transport::Smtp;
+        config.email.smtp_url = Some(Secret::new(url));
+        config.delivery.max_retries = 2;
+    })
+    .await;
+    let to = json!({ "to": ["ok@a.example", "temp@a.example", "bad@a.example", "okay@a.example"] });
+    let made = store(&server.services, "email", to).await;
+    let mut deliverer = Deliverer::new(&server.services, "email");
+    for _ in 0..3 {
+        deliverer.drain().await.unwrap();
+        server.clock.advance(seconds(16.0));
+    }
+    let said = sink.said();
+    let asked = |who: &str| said.iter().filter(|line| line["rcpt"] == format!("{who}@a.example")).count();
+    assert_eq!((asked("ok"), asked("okay"), asked("bad"), asked("temp")), (1, 1, 1, 3));
+    let shown = server.client().get(&format!("/api/messages/{}", made.message_id)).await.expect(200).json();
+    assert_eq!((&shown["status"], &shown["retry_count"]), (&json!("failed"), &json!(2)));
+    assert_eq!(shown["recipients"]["ok@a.example"]["delivered"], true);
+    assert_eq!(shown["recipients"]["bad@a.example"]["delivered"], false);
+    assert_eq!(shown["recipients"].get("temp@a.example"), None, "never decided");
+}
