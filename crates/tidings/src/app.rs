@@ -1,5 +1,6 @@
 //! The whole system put together: `App::open` opens the store and binds, `App::run` serves until told to stop.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,20 +13,24 @@ use tokio::net::TcpListener;
 
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
-use crate::config::Config;
+use crate::channel::ntfy::BuiltIn;
+use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
 use crate::inbox;
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
+use crate::push::Push;
 use crate::reload::{Reload, RequestLimits};
 use crate::rules::fanout::Fanout;
 use crate::rules::notice::Settings;
 use crate::rules::{self, Rules};
+use crate::schedules::Schedules;
 use crate::secrets;
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
+use crate::{push, schedules};
 
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -53,7 +58,10 @@ pub struct Parts {
     pub events: Events,
     pub live: Live,
     pub ingest: Ingest,
-    pub messages: Messages,
+    /// The built-in push server, unless it is switched off.
+    pub push: Option<Arc<Push>>,
+    pub schedules: Arc<Schedules>,
+    pub messages: Arc<Messages>,
     pub senders: Senders,
     pub rules: Rules,
     pub workers: Workers,
@@ -89,8 +97,8 @@ pub struct Surroundings {
 pub enum StartError {
     #[error(transparent)]
     Store(#[from] tidings_store::Error),
-    #[error("cannot listen on {address}: {source}; choose another address with --listen")]
-    Listen { address: std::net::SocketAddr, source: std::io::Error },
+    #[error("cannot listen on {address}: {source}; choose another address with {setting}")]
+    Listen { address: SocketAddr, setting: &'static str, source: std::io::Error },
     #[error("cannot write {path}: {source}", path = path.display())]
     Write { path: PathBuf, source: std::io::Error },
     #[error("{0}")]
@@ -100,11 +108,19 @@ pub enum StartError {
 /// A server that is ready to run.
 pub struct App {
     pub services: Services,
-    listener: TcpListener,
+    listeners: Listeners,
     /// The address it is reached at.
     pub url: String,
+    /// The address of the push server, unless it is off.
+    pub push_url: Option<String>,
     /// Where the administrator's token was written, if this is the first start.
     pub first_token: Option<PathBuf>,
+}
+
+/// The addresses that are taken.
+struct Listeners {
+    api: TcpListener,
+    push: Option<TcpListener>,
 }
 
 /// A store, and what is known of it.
@@ -126,6 +142,8 @@ pub fn tables(stage: &str) -> Vec<Table> {
         secrets::table(),
         http::idempotency_table(),
         inbox::record::table(),
+        push::table(),
+        schedules::table(),
         messages::counters::table(),
         messages::dead::table(),
         messages::deliver::targets::table(),
@@ -146,11 +164,11 @@ impl App {
             let sentence = "the DynamoDB engine is not part of this version; set store.engine to \"embedded\"";
             return Err(StartError::Unsupported(sentence.to_owned()));
         }
-        let listener = bind(&mut config).await?;
+        let listeners = bind(&mut config).await?;
         let metrics = Arc::new(Metrics::default());
         let embedded = Arc::new(open_store(&config, &surroundings, &metrics)?);
         let opened = Opened { store: Arc::clone(&embedded) as Arc<dyn Store>, embedded: Some(embedded), metrics };
-        Self::assemble(config, surroundings, listener, opened).await
+        Self::assemble(config, surroundings, listeners, opened).await
     }
 
     /// The same over a store that is open already, whatever it is; the data directory must exist.
@@ -159,15 +177,15 @@ impl App {
         surroundings: Surroundings,
         store: Arc<dyn Store>,
     ) -> Result<Self, StartError> {
-        let listener = bind(&mut config).await?;
+        let listeners = bind(&mut config).await?;
         let opened = Opened { store, embedded: None, metrics: Arc::default() };
-        Self::assemble(config, surroundings, listener, opened).await
+        Self::assemble(config, surroundings, listeners, opened).await
     }
 
     async fn assemble(
         config: Config,
         surroundings: Surroundings,
-        listener: TcpListener,
+        listeners: Listeners,
         opened: Opened,
     ) -> Result<Self, StartError> {
         let Surroundings { clock, ids, limit_file, reload, .. } = surroundings;
@@ -179,7 +197,8 @@ impl App {
         });
         let live = Live::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
-        let messages = Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?;
+        let messages =
+            Arc::new(Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?);
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -190,6 +209,16 @@ impl App {
             &config,
         )
         .signalling(Arc::clone(&messages.signals));
+        let push = match &listeners.push {
+            Some(_) => {
+                let (store, clock, ids) = (Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids));
+                Some(Push::open(store, clock, ids, config.push.keep_hours).await?)
+            }
+            None => None,
+        };
+        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
+        let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
+        schedules.load(&config.schedules, clock.now()).await?;
         let parts = Parts {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
@@ -203,8 +232,10 @@ impl App {
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
+            push,
+            schedules,
             messages,
-            senders: Senders::new(&config),
+            senders,
             rules,
             workers: Workers::default(),
             limit: limit.transpose()?,
@@ -218,46 +249,65 @@ impl App {
             metrics,
         };
         let url = format!("http://{}", parts.config.listen);
+        let push_url = parts.config.push.listen.address().map(|address| format!("http://{address}"));
         let services = Services(Arc::new(parts));
         let first_token = services.make_first_token().await?;
-        Ok(Self { services, listener, url, first_token })
+        Ok(Self { services, listeners, url, push_url, first_token })
     }
 
     /// Serves until `stop` is ready, then finishes what is under way.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StartError> {
-        let Self { services, listener, url, .. } = self;
+        let Self { services, listeners, url, push_url, .. } = self;
         let announcement = services.config.data_dir.join("server.json");
-        let text = serde_json::json!({ "url": url, "pid": std::process::id() }).to_string();
-        write_file(&announcement, &text)?;
+        let mut text = serde_json::json!({ "url": url, "pid": std::process::id() });
+        if let (Some(push_url), Some(fields)) = (push_url, text.as_object_mut()) {
+            fields.insert("push_url".to_owned(), push_url.into());
+        }
+        write_file(&announcement, &text.to_string())?;
         services.start_workers();
 
         let mut routes = http::routes();
         if services.limit.is_some() {
             routes.push(crate::admin::limit_route());
         }
-        let limits = &services.config.limits;
-        let server = Server {
-            listener,
-            router: http::router(services.clone(), routes),
-            metrics: Arc::clone(&services.metrics),
-            clock: Arc::clone(&services.clock),
-            ids: Arc::clone(&services.ids),
-            connections: usize::try_from(limits.connections).unwrap_or(usize::MAX),
-            header_timeout: Duration::from_secs(limits.header_timeout_seconds),
-        };
-        let serving = tokio::spawn(server.run(services.workers.stopping()));
+        let api = services.server(listeners.api, http::router(services.clone(), routes));
+        let mut serving = vec![tokio::spawn(api.run(services.workers.stopping()))];
+        if let (Some(listener), Some(push)) = (listeners.push, &services.push) {
+            let server = services.server(listener, push::router(services.clone(), Arc::clone(push)));
+            serving.push(tokio::spawn(server.run(services.workers.stopping())));
+        }
         stop.await;
         tracing::info!("stopping: finishing what is under way");
         services.workers.stop();
-        let _ = serving.await;
+        for server in serving {
+            let _ = server.await;
+        }
         services.workers.ended().await;
+        if let Some(push) = &services.push {
+            push.close().await;
+        }
         let _ = std::fs::remove_file(announcement);
         Ok(())
     }
 }
 
 impl Services {
+    fn server(&self, listener: TcpListener, router: axum::Router) -> Server {
+        let limits = &self.config.limits;
+        Server {
+            listener,
+            router,
+            metrics: Arc::clone(&self.metrics),
+            clock: Arc::clone(&self.clock),
+            ids: Arc::clone(&self.ids),
+            connections: usize::try_from(limits.connections).unwrap_or(usize::MAX),
+            header_timeout: Duration::from_secs(limits.header_timeout_seconds),
+        }
+    }
+
     fn start_workers(&self) {
+        let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
+        self.workers.run("schedules", schedules);
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
@@ -320,14 +370,28 @@ impl Services {
     }
 }
 
-/// Listens on the configured address, and puts the port that was given into the configuration.
-async fn bind(config: &mut Config) -> Result<TcpListener, StartError> {
-    let listener = TcpListener::bind(config.listen).await;
-    let listener = listener.map_err(|source| StartError::Listen { address: config.listen, source })?;
-    if let Ok(address) = listener.local_addr() {
-        config.set_listen(address);
-    }
-    Ok(listener)
+/// Listens on the configured addresses, and puts the ports that were given into the configuration.
+async fn bind(config: &mut Config) -> Result<Listeners, StartError> {
+    let (api, address) = listen(config.listen, "--listen").await?;
+    config.set_listen(address);
+    let push = match config.push.listen.address() {
+        Some(address) => {
+            let (listener, address) = listen(address, "push.listen").await?;
+            config.push.listen = Listen::on(address);
+            Some(listener)
+        }
+        None => None,
+    };
+    Ok(Listeners { api, push })
+}
+
+async fn listen(address: SocketAddr, setting: &'static str) -> Result<(TcpListener, SocketAddr), StartError> {
+    let bound = async {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    bound.await.map_err(|source| StartError::Listen { address, setting, source })
 }
 
 fn open_store(config: &Config, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Embedded, StartError> {

@@ -89,11 +89,15 @@ impl Services {
             return Err(Problem::conflict("this server was started without a configuration that can be read again"));
         };
         let mut new = source().map_err(|problems| refused(&problems))?;
+        let schedules = new.schedules.clone();
         let difference = {
             let mut current = self.reload.current.lock().unwrap_or_else(PoisonError::into_inner);
             if new.listen.port() == 0 {
                 // Any port will do, and the one that was taken does.
                 new.set_listen(current.listen);
+            }
+            if new.push.listen.address().is_some_and(|address| address.port() == 0) {
+                new.push.listen = current.push.listen;
             }
             let difference = current.reloadable_difference(&new);
             self.rules.take_file_rules(&new.rules)?;
@@ -101,6 +105,7 @@ impl Services {
             *current = new;
             difference
         };
+        self.schedules.load(&schedules, self.clock.now()).await?;
         let details = json!({ "changed": difference.changed, "needs_restart": difference.needs_restart });
         let action = Action::new("config.reload", "config", "file").details(details);
         self.audit.record_with(user, correlation_id, action, Vec::new()).await?;

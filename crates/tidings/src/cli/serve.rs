@@ -113,6 +113,9 @@ fn reload_on_hangup(services: crate::app::Services) -> std::io::Result<()> {
 
 fn greet(app: &App, data_dir: &std::path::Path, demo: bool) {
     output::note(&format!("tidings {} is listening on {}", env!("CARGO_PKG_VERSION"), app.url));
+    if let Some(push_url) = &app.push_url {
+        output::note(&format!("push server (ntfy's protocol): {push_url}"));
+    }
     output::note(&format!("data directory: {}", data_dir.display()));
     let token = data_dir.join("admin.token");
     if app.first_token.is_some() {

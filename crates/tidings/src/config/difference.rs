@@ -9,8 +9,14 @@ use super::Config;
 use super::tree::join;
 
 /// Keys that `reload` takes over; everything else is read once, at the start.
-const AT_RUN_TIME: [&str; 5] =
-    ["rules", "limits.body_bytes", "limits.event_bytes", "limits.batch_events", "limits.request_timeout_seconds"];
+const AT_RUN_TIME: [&str; 6] = [
+    "rules",
+    "schedules",
+    "limits.body_bytes",
+    "limits.event_bytes",
+    "limits.batch_events",
+    "limits.request_timeout_seconds",
+];
 
 /// The keys in which two configurations differ. Lists count as one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

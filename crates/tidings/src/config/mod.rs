@@ -215,6 +215,7 @@ impl Config {
         self.store.check(&mut check.key("store"));
         self.email.check(&mut check.key("email"));
         self.ntfy.check(&mut check.key("ntfy"));
+        self.push.check(&mut check.key("push"));
         self.amqp.check(&mut check.key("amqp"));
         self.process_alerts.check(&mut check.key("process_alerts"));
         self.notification_center.check(&mut check.key("notification_center"));

@@ -1,12 +1,11 @@
-//! `[[schedules]]`: messages that come by the clock. The cron expression and the time zone are judged by the scheduler.
+//! `[[schedules]]`: messages that come by the clock. When they run is judged by `schedules::timing`.
 
 use serde::{Deserialize, Serialize};
 use tidings_core::time::Timestamp;
 
 use super::check::Check;
-use super::duration;
 use super::json::JsonObject;
-use super::problem::quote;
+use crate::schedules::timing::{Said, Timing};
 
 /// Exactly one of `cron`, `every` and `at`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,33 +54,19 @@ impl Default for Schedule {
 
 impl Schedule {
     pub(super) fn check(&self, check: &mut Check<'_>) {
-        let given = [self.cron.is_some(), self.every.is_some(), self.at.is_some()];
-        if given.into_iter().filter(|given| *given).count() != 1 {
-            check.problem("needs exactly one of `cron`, `every` and `at`");
-        }
-        if let Some(cron) = &self.cron {
-            let fields = cron.split_whitespace().count();
-            if !(5..=6).contains(&fields) && !cron.starts_with('@') {
-                check.key("cron").problem(format_args!("must have 5 fields, or 6 with seconds, not {fields}"));
+        let said = Said {
+            cron: self.cron.as_deref(),
+            timezone: &self.timezone,
+            every: self.every.as_deref(),
+            at: self.at.as_deref(),
+        };
+        // The scheduler's own judgement, so that nothing that passes here fails there.
+        for error in Timing::read(said, Timestamp::UNIX_EPOCH).err().unwrap_or_default() {
+            if error.field.is_empty() {
+                check.problem(error.message);
+            } else {
+                check.key(&error.field).problem(error.message);
             }
-        }
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '/');
-        if self.timezone.is_empty() || !self.timezone.chars().all(allowed) {
-            check.key("timezone").problem("must be an IANA time zone like \"Europe/Berlin\"");
-        }
-        if let Some(every) = &self.every {
-            match duration::parse(every) {
-                Ok(every) if every.as_secs() >= 1 => {}
-                Ok(_) => check.key("every").problem("must be at least 1s"),
-                Err(error) => check.key("every").problem(format_args!("must be a duration: {error}")),
-            }
-        }
-        if let Some(at) = &self.at
-            && at.parse::<Timestamp>().is_err()
-        {
-            check
-                .key("at")
-                .problem(format_args!("must be an instant like \"2027-01-01T08:00:00Z\", not {}", quote(at)));
         }
         check.key("message_type").name(&self.message_type);
     }

@@ -22,13 +22,14 @@ mod throttle;
 pub use correlation::CorrelationId;
 pub use cursor::Sealer;
 pub use extract::{Json, JsonText, media_type};
-pub use gate::Gatekeeper;
+pub use gate::{Gatekeeper, Peer};
 pub use idempotency::{Idempotency, IdempotencySeed, RequestIds, table as idempotency_table};
 pub use metrics::{CommitMetrics, Metrics};
 pub use params::{End, Params};
 pub use problem::Problem;
 pub use route::{Access, BodyRule, Param, Route};
 pub use server::{Server, raise_file_limit};
+pub use throttle::{FailedLogins, Rates};
 
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ pub fn routes() -> Vec<Route> {
     routes.extend(crate::messages::http::routes());
     routes.extend(crate::audit::http::routes());
     routes.extend(crate::tokens::http::routes());
+    routes.extend(crate::schedules::http::routes());
     routes.extend(crate::admin::routes());
     routes
 }

@@ -97,6 +97,12 @@ impl Messages {
         &self.stage
     }
 
+    /// How long a message and what belongs to it are kept.
+    #[must_use]
+    pub fn keep_seconds(&self) -> i64 {
+        self.keep_seconds
+    }
+
     /// A message for the default channel: ntfy, on the topic that the payload names or the configured one. The payload
     /// is checked; the API and the scheduler come here.
     ///

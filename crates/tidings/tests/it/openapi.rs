@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 35] = [
+const EXPECTED: [&str; 39] = [
+    "DELETE /api/schedules/{name}",
     "DELETE /channels/webhook/disabled/{id}",
     "DELETE /rules/{name}",
     "DELETE /tokens/{id}",
@@ -17,6 +18,8 @@ const EXPECTED: [&str; 35] = [
     "GET /api/messages",
     "GET /api/messages/{message_id}",
     "GET /api/metrics",
+    "GET /api/schedules",
+    "GET /api/schedules/{name}",
     "GET /audit-log",
     "GET /audit-log/verify",
     "GET /channels/webhook/disabled",
@@ -43,6 +46,7 @@ const EXPECTED: [&str; 35] = [
     "POST /events",
     "POST /rules/test",
     "POST /tokens",
+    "PUT /api/schedules/{name}",
     "PUT /rules/{name}",
 ];
 

@@ -1,11 +1,15 @@
 //! ntfy: push messages through any ntfy server, ours included. Published as JSON, so that no text ends up in a header.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use tidings_core::time::Timestamp;
+use uuid::Uuid;
 
 use super::answer::{self, Meaning};
 use super::{Notice, Outcome, byte_prefix, one_line, quote};
@@ -18,8 +22,22 @@ const MAX_MESSAGE_BYTES: usize = 4096;
 const MAX_BODY_BYTES: usize = 2 * MAX_MESSAGE_BYTES;
 const MAX_TITLE_CHARS: usize = 250;
 
+/// The push server in this process. It is called without a detour over the network, and so needs no token.
+#[async_trait]
+pub trait BuiltIn: Send + Sync {
+    /// Publishes once for each message, however often it is tried.
+    async fn publish(&self, publish: Publish<'_>, message_id: Uuid, correlation_id: &str) -> Outcome;
+}
+
 #[derive(Clone)]
-pub struct Sender {
+pub enum Sender {
+    BuiltIn(Arc<dyn BuiltIn>),
+    Remote(Box<Remote>),
+}
+
+/// A server somewhere else.
+#[derive(Clone)]
+pub struct Remote {
     outbound: Outbound,
     server: Url,
     token: Option<Secret>,
@@ -33,7 +51,13 @@ impl Sender {
     /// If that is no address this client may use.
     pub fn new(outbound: Outbound, server: &str, token: Option<Secret>) -> Result<Self, outbound::Error> {
         let server = outbound.check(server)?;
-        Ok(Self { outbound, server, token })
+        Ok(Self::Remote(Box::new(Remote { outbound, server, token })))
+    }
+
+    /// For the push server in this process.
+    #[must_use]
+    pub fn built_in(server: Arc<dyn BuiltIn>) -> Self {
+        Self::BuiltIn(server)
     }
 
     /// Publishes the notice once.
@@ -41,6 +65,18 @@ impl Sender {
         if !is_topic(topic) {
             return Outcome::reject("the topic must be 1 to 64 letters, digits, `_` or `-`");
         }
+        match self {
+            Self::Remote(remote) => remote.send(notice, topic, now).await,
+            Self::BuiltIn(server) => {
+                let bounded = bounded(notice, topic);
+                server.publish(bounded.publish(), notice.message_id, &notice.correlation_id).await
+            }
+        }
+    }
+}
+
+impl Remote {
+    async fn send(&self, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
         let Some(headers) = self.headers(&notice.correlation_id) else {
             return Outcome::reject("the ntfy token does not fit in a header");
         };
@@ -101,22 +137,27 @@ impl Sender {
 
 impl std::fmt::Debug for Sender {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("ntfy::Sender").field("server", &outbound::origin(&self.server)).finish_non_exhaustive()
+        let server = match self {
+            Self::BuiltIn(_) => "built-in".to_owned(),
+            Self::Remote(remote) => outbound::origin(&remote.server).to_string(),
+        };
+        formatter.debug_struct("ntfy::Sender").field("server", &server).finish_non_exhaustive()
     }
 }
 
+/// A notice as ntfy's JSON has it, within ntfy's limits.
 #[derive(Serialize)]
-struct Publish<'a> {
-    topic: &'a str,
-    message: &'a str,
+pub struct Publish<'a> {
+    pub topic: &'a str,
+    pub message: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
-    title: &'a str,
+    pub title: &'a str,
     /// JSON wants the number; a name is an error 40017.
-    priority: u8,
+    pub priority: u8,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    tags: &'a [String],
+    pub tags: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
-    click: Option<&'a str>,
+    pub click: Option<&'a str>,
 }
 
 #[derive(Default, Deserialize)]
@@ -137,30 +178,50 @@ fn is_topic(topic: &str) -> bool {
     (1..=64).contains(&topic.len()) && topic.chars().all(allowed)
 }
 
+/// What a notice becomes once its text is cut to size.
+struct Bounded<'a> {
+    notice: &'a Notice,
+    topic: &'a str,
+    title: String,
+    message: String,
+}
+
+impl Bounded<'_> {
+    fn publish(&self) -> Publish<'_> {
+        let click = self.notice.click_url.as_deref().or(self.notice.link.as_deref());
+        Publish {
+            topic: self.topic,
+            message: &self.message,
+            title: &self.title,
+            priority: self.notice.priority.number(),
+            tags: &self.notice.tags,
+            click: click.filter(|url| url.starts_with("https://") || url.starts_with("http://")),
+        }
+    }
+
+    fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.publish()).expect("strings and numbers are JSON")
+    }
+}
+
 fn body(notice: &Notice, topic: &str) -> Bytes {
+    Bytes::from(bounded(notice, topic).to_json())
+}
+
+fn bounded<'a>(notice: &'a Notice, topic: &'a str) -> Bounded<'a> {
     let title = one_line(&notice.title, MAX_TITLE_CHARS);
     // An empty message would read "triggered".
-    let text = if notice.text.trim().is_empty() { &title } else { &notice.text };
-    let click = notice.click_url.as_deref().or(notice.link.as_deref());
-    let click = click.filter(|url| url.starts_with("https://") || url.starts_with("http://"));
+    let text = if notice.text.trim().is_empty() { title.clone() } else { notice.text.clone() };
+    let mut bounded = Bounded { notice, topic, title, message: String::new() };
     let mut most = MAX_MESSAGE_BYTES;
     loop {
-        let message = shorten(text, most, notice.link.as_deref());
-        let publish = Publish {
-            topic,
-            message: &message,
-            title: &title,
-            priority: notice.priority.number(),
-            tags: &notice.tags,
-            click,
-        };
-        let body = serde_json::to_vec(&publish).expect("strings and numbers are JSON");
-        let excess = body.len().saturating_sub(MAX_BODY_BYTES);
-        if excess == 0 || message.is_empty() {
-            return Bytes::from(body);
+        bounded.message = shorten(&text, most, notice.link.as_deref());
+        let excess = bounded.to_json().len().saturating_sub(MAX_BODY_BYTES);
+        if excess == 0 || bounded.message.is_empty() {
+            return bounded;
         }
         // Text that needs many escapes: a byte of it can be six of JSON.
-        most = most.min(message.len()).saturating_sub(excess.div_ceil(6));
+        most = most.min(bounded.message.len()).saturating_sub(excess.div_ceil(6));
     }
 }
 

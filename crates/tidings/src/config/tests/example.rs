@@ -10,6 +10,7 @@ use crate::config::amqp::SharedKey;
 use crate::config::bus::{PushEndpoint, Queue, Retry, Subscription, SubscriptionRule, Topic};
 use crate::config::message_types::MessageType;
 use crate::config::monitors::Monitor;
+use crate::config::push::Grant;
 use crate::config::rules::{Rule, Target};
 use crate::config::schedules::Schedule;
 use crate::config::sources::Source;
@@ -49,10 +50,14 @@ fn the_example_mentions_every_key() {
     let root = tree::Node::from_toml(&uncommented()).unwrap_or_else(|problems| panic!("{problems:?}"));
     let mut shown = BTreeSet::new();
     paths(&root, &mut shown);
-    // Keys of `amqp.keys` are shown in its comment, since the list itself has a default.
+    // Keys of `amqp.keys` and `push.access` are shown in their comments, since the lists themselves have a default.
+    assert!(EXAMPLE.contains("[{ token = \"phone\", topics = [\"ops\", \"alerts-*\"], allow = \"read\" }]"));
     assert!(EXAMPLE.contains("[{ name = \"RootManageSharedAccessKey\", key = "));
     let missing: Vec<String> = all_keys().into_iter().filter(|key| !shown.contains(key)).collect();
-    assert_eq!(missing, ["amqp.keys.key", "amqp.keys.name"]);
+    assert_eq!(
+        missing,
+        ["amqp.keys.key", "amqp.keys.name", "push.access.allow", "push.access.token", "push.access.topics"]
+    );
 }
 
 /// SX-23: lists are set as a whole, so the keys of their entries need no variable of their own.
@@ -83,6 +88,7 @@ fn paths(node: &tree::Node, into: &mut BTreeSet<String>) {
 fn all_keys() -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     add("", &Config::default(), &mut keys);
+    add("push.access.", &Grant::default(), &mut keys);
     add("amqp.keys.", &SharedKey::default(), &mut keys);
     add("rules.", &Rule::default(), &mut keys);
     add("rules.targets.", &Target::default(), &mut keys);

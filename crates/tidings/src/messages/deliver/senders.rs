@@ -1,6 +1,7 @@
 //! The channels as delivery sees them: where a message goes, and one attempt to take it there.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use reqwest::Url;
 use serde_json::Value;
@@ -33,23 +34,22 @@ pub struct Sent {
 impl Senders {
     /// A channel that is not set up refuses its messages with the reason; the others do not suffer.
     #[must_use]
-    pub fn new(config: &Config) -> Self {
+    pub fn new(config: &Config, built_in: Option<Arc<dyn ntfy::BuiltIn>>) -> Self {
         let trusted = || Outbound::trusted().map_err(|error| error.to_string());
         let email = trusted().and_then(|outbound| {
             let credentials = ses::Credentials::from_variables(|name| std::env::var(name).ok());
             email::Sender::new(&config.email, &config.data_dir.join("outbox"), credentials, outbound)
                 .map_err(|error| error.to_string())
         });
-        let server = match (&config.ntfy.server, config.push.listen.address()) {
-            (Some(server), _) => Ok(server.clone()),
-            (None, Some(own)) => Ok(format!("http://{own}")),
+        let ntfy = match (&config.ntfy.server, built_in) {
+            (Some(server), _) => trusted().and_then(|outbound| {
+                ntfy::Sender::new(outbound, server, config.ntfy.token.clone()).map_err(|error| error.to_string())
+            }),
+            (None, Some(built_in)) => Ok(ntfy::Sender::built_in(built_in)),
             (None, None) => {
                 Err("there is no ntfy server: set `ntfy.server`, or `push.listen` for the built-in one".to_owned())
             }
         };
-        let ntfy = server.and_then(|server| {
-            ntfy::Sender::new(trusted()?, &server, config.ntfy.token.clone()).map_err(|error| error.to_string())
-        });
         let webhook = Outbound::guarded(&config.outbound).map(webhook::Sender::new).map_err(|error| error.to_string());
         Self { email, ntfy, webhook, public_url: config.public_url.clone() }
     }

@@ -24,6 +24,8 @@ pub const START: &str = "2026-03-01T12:00:00Z";
 pub struct TestServer {
     pub url: String,
     pub address: SocketAddr,
+    /// The push server's address, if the test switched it on.
+    pub push_url: Option<String>,
     pub clock: Arc<ManualClock>,
     pub services: Services,
     admin_token: String,
@@ -63,10 +65,29 @@ impl TestServer {
     fn run(app: App, data: TempDir, clock: Arc<ManualClock>) -> Self {
         let admin_token = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
         let (stop, stopped) = oneshot::channel();
-        let (url, address, services) = (app.url.clone(), app.services.config.listen, app.services.clone());
+        let (url, address) = (app.url.clone(), app.services.config.listen);
+        let (push_url, services) = (app.push_url.clone(), app.services.clone());
         let running = tokio::spawn(app.run(async move { drop(stopped.await) }));
         let stranger = Client::new(&url, None);
-        Self { url, address, clock, services, admin_token, stranger, data, stop: Some(stop), running: Some(running) }
+        let (stop, running) = (Some(stop), Some(running));
+        Self { url, address, push_url, clock, services, admin_token, stranger, data, stop, running }
+    }
+
+    /// Stops the server and starts another over the same data and configuration, at the same time of its clock.
+    pub async fn restart(mut self) -> Self {
+        self.stop().await;
+        let config = self.services.config.clone();
+        // Whoever holds the services holds the store; another server's take their place.
+        let empty = tempfile::tempdir().unwrap();
+        self.services = App::open(self::config(empty.path()), surroundings(&self.clock)).await.unwrap().services;
+        let data = std::mem::replace(&mut self.data, empty);
+        let app = App::open(config, surroundings(&self.clock)).await.unwrap();
+        Self::run(app, data, Arc::clone(&self.clock))
+    }
+
+    /// A client of the push server.
+    pub fn push(&self, token: Option<&str>) -> Client {
+        Client::new(self.push_url.as_deref().expect("the push server is on"), token)
     }
 
     /// A client with the administrator's token.

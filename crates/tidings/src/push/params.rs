@@ -1,0 +1,136 @@
+//! ntfy's parameters: each may be a header or in the query, under several names.
+
+use axum::http::HeaderMap;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+/// The parameters of one request.
+pub struct Params {
+    headers: Vec<(String, String)>,
+    query: Vec<(String, String)>,
+}
+
+impl Params {
+    #[must_use]
+    pub fn read(headers: &HeaderMap, query: Option<&str>) -> Self {
+        let header = |value: &[u8]| decode_words(String::from_utf8_lossy(value).trim());
+        let headers =
+            headers.iter().map(|(name, value)| (name.as_str().to_owned(), header(value.as_bytes()))).collect();
+        let query = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        Self { headers, query }
+    }
+
+    /// The value under the first of these names that has one; headers come before the query.
+    #[must_use]
+    pub fn get(&self, names: &[&str]) -> Option<&str> {
+        let find = |pairs: &'_ [(String, String)], name: &str| {
+            pairs.iter().position(|(known, value)| known == name && !value.is_empty() && !is_http_priority(name, value))
+        };
+        names
+            .iter()
+            .find_map(|name| find(&self.headers, name).and_then(|place| self.headers.get(place)))
+            .or_else(|| names.iter().find_map(|name| find(&self.query, name).and_then(|place| self.query.get(place))))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// A switch; anything but these words leaves it as it is by default.
+    #[must_use]
+    pub fn flag(&self, names: &[&str], default: bool) -> bool {
+        match self.get(names).map(str::to_ascii_lowercase).as_deref() {
+            Some("1" | "yes" | "true") => true,
+            Some("0" | "no" | "false") => false,
+            _ => default,
+        }
+    }
+
+    /// The parts of a list with commas.
+    #[must_use]
+    pub fn list(&self, names: &[&str]) -> Vec<String> {
+        let text = self.get(names).unwrap_or_default();
+        text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(ToOwned::to_owned).collect()
+    }
+}
+
+/// Browsers send the `Priority` of RFC 9218 on every request, which has nothing to do with ntfy's.
+fn is_http_priority(name: &str, value: &str) -> bool {
+    name == "priority" && (value.starts_with("u=") || value.starts_with('i'))
+}
+
+/// Replaces the encoded words of RFC 2047 (UTF-8 only): the way to send other letters than ASCII in a header.
+fn decode_words(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    let mut after_word = false;
+    while let Some(start) = rest.find("=?") {
+        let (before, candidate) = rest.split_at(start);
+        let Some((word, after)) = decode_word(candidate) else {
+            let (kept, after) = candidate.split_at(2);
+            out.push_str(before);
+            out.push_str(kept);
+            (rest, after_word) = (after, false);
+            continue;
+        };
+        // White space between two encoded words is only there to separate them.
+        if !(after_word && before.trim().is_empty()) {
+            out.push_str(before);
+        }
+        out.push_str(&word);
+        (rest, after_word) = (after, true);
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Reads `=?utf-8?B?…?=` or `=?utf-8?Q?…?=` from the beginning of the text.
+fn decode_word(text: &str) -> Option<(String, &str)> {
+    let mut parts = text.strip_prefix("=?")?.splitn(3, '?');
+    let (charset, encoding, tail) = (parts.next()?, parts.next()?, parts.next()?);
+    let (encoded, after) = tail.split_once("?=")?;
+    if !charset.eq_ignore_ascii_case("utf-8") {
+        return None;
+    }
+    let bytes = match encoding {
+        "B" | "b" => BASE64_STANDARD.decode(encoded).ok()?,
+        "Q" | "q" => {
+            percent_encoding::percent_decode_str(&encoded.replace('%', "%25").replace('=', "%").replace('_', " "))
+                .collect()
+        }
+        _ => return None,
+    };
+    Some((String::from_utf8(bytes).ok()?, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encoded_words_are_read() {
+        for (text, read) in [
+            ("plain", "plain"),
+            ("=?UTF-8?B?w6TDtg==?= x", "äö x"),
+            ("a =?utf-8?q?=C3=A4_b%?= =?utf-8?Q?c?=", "a ä b%c"),
+            ("=?utf-8?B?!!?=", "=?utf-8?B?!!?="),
+            ("=?latin1?Q?=E4?=", "=?latin1?Q?=E4?="),
+            ("1 =? 2", "1 =? 2"),
+        ] {
+            assert_eq!(decode_words(text), read);
+        }
+    }
+
+    #[test]
+    fn headers_come_first_and_names_in_order() {
+        let mut headers = HeaderMap::new();
+        headers.insert("priority", "u=1, i".parse().unwrap());
+        headers.insert("t", "short".parse().unwrap());
+        headers.insert("cache", "no".parse().unwrap());
+        let params = Params::read(&headers, Some("Title=q&p=4&tags=a,%20b,,&x="));
+        assert_eq!(params.get(&["x-title", "title", "t"]), Some("short"));
+        assert_eq!(params.get(&["x-priority", "priority", "prio", "p"]), Some("4"));
+        assert_eq!(params.list(&["tags"]), ["a", "b"]);
+        assert_eq!(params.get(&["x"]), None);
+        assert!(!params.flag(&["cache"], true) && params.flag(&["other"], true));
+    }
+}

@@ -1,0 +1,180 @@
+//! What somebody publishes: from text, headers, query and JSON to one draft. Pure.
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use super::params::Params;
+use super::record::{Attachment, Content, is_topic};
+use super::refusal::Refusal;
+use crate::channel::Priority;
+
+/// ntfy's limit; it makes larger ones attachments, which we do not keep. S002-64
+pub const MESSAGE_BYTES: usize = 4096;
+/// ntfy reads twice the message limit of a JSON body.
+pub const JSON_BYTES: usize = 2 * MESSAGE_BYTES;
+/// What ntfy says for a message without a text.
+const EMPTY: &str = "triggered";
+const MOST_ACTIONS: usize = 3;
+/// ntfy's own pages: none can be a topic.
+const RESERVED: [&str; 10] =
+    ["docs", "static", "file", "app", "metrics", "account", "settings", "signup", "login", "v1"];
+
+/// A message that was read and found good.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    pub topic: String,
+    pub content: Content,
+    /// Kept for those who ask later, and not only passed on.
+    pub keep: bool,
+}
+
+/// Reads a message whose text is the body.
+pub fn from_text(topic: &str, params: &Params, body: &[u8]) -> Result<Draft, Refusal> {
+    if body.len() > MESSAGE_BYTES {
+        return Err(Refusal::message_too_large(MESSAGE_BYTES));
+    }
+    let text = std::str::from_utf8(body).map_err(|_| Refusal::not_utf8())?.trim();
+    let text = if text.is_empty() {
+        params.get(&["x-message", "message", "m"]).unwrap_or_default().replace("\\n", "\n")
+    } else {
+        text.to_owned()
+    };
+    draft(topic.to_owned(), text, params, Fields::default())
+}
+
+/// Reads a message that is JSON. Its fields win over headers and query, which may add to it (apprise does that).
+pub fn from_json(params: &Params, body: &[u8]) -> Result<Draft, Refusal> {
+    if body.len() > JSON_BYTES {
+        return Err(Refusal::json_too_large(JSON_BYTES));
+    }
+    let mut fields: Fields = serde_json::from_slice(body).map_err(|error| Refusal::json(&error.to_string()))?;
+    let topic = fields.topic.take().unwrap_or_default();
+    let text = fields.message.take().unwrap_or_default().trim().to_owned();
+    draft(topic, text, params, fields)
+}
+
+/// Checks a topic's name.
+pub fn check_topic(topic: &str) -> Result<(), Refusal> {
+    if !is_topic(topic) {
+        return Err(Refusal::topic("it must be 1 to 64 letters, digits, _ or -"));
+    }
+    if RESERVED.contains(&topic) { Err(Refusal::topic("this name is reserved")) } else { Ok(()) }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    topic: Option<String>,
+    message: Option<String>,
+    title: Option<String>,
+    /// A number: a name is an error, as it is for ntfy.
+    priority: Option<i64>,
+    tags: Option<Vec<String>>,
+    click: Option<String>,
+    icon: Option<String>,
+    attach: Option<String>,
+    filename: Option<String>,
+    actions: Option<Vec<Json>>,
+    markdown: Option<bool>,
+    delay: Option<String>,
+    email: Option<String>,
+    call: Option<String>,
+    cache: Option<String>,
+}
+
+fn draft(topic: String, text: String, params: &Params, fields: Fields) -> Result<Draft, Refusal> {
+    check_topic(&topic)?;
+    let pick = |field: Option<String>, names: &[&str]| {
+        field.filter(|text| !text.is_empty()).or_else(|| params.get(names).map(ToOwned::to_owned)).unwrap_or_default()
+    };
+    if !pick(fields.delay, &["x-delay", "delay", "x-at", "at", "x-in", "in"]).is_empty() {
+        return Err(Refusal::delayed());
+    }
+    let email = pick(fields.email, &["x-email", "x-e-mail", "email", "e-mail", "mail", "e"]);
+    if !(email.is_empty() && pick(fields.call, &["x-call", "call"]).is_empty()) {
+        return Err(Refusal::email());
+    }
+    if text.len() > MESSAGE_BYTES {
+        return Err(Refusal::message_too_large(MESSAGE_BYTES));
+    }
+    let filename = pick(fields.filename, &["x-filename", "filename", "file", "f"]);
+    let tags = fields.tags.filter(|tags| !tags.is_empty());
+    let icon = pick(fields.icon, &["x-icon", "icon"]);
+    if !icon.is_empty() && !is_web_url(&icon) {
+        return Err(Refusal::icon());
+    }
+    let markdown = fields.markdown.unwrap_or(false)
+        || params.flag(&["x-markdown", "markdown", "md"], false)
+        || params.get(&["content-type"]).is_some_and(|kind| kind.to_ascii_lowercase().starts_with("text/markdown"));
+    let cache = fields.cache.map_or_else(|| params.flag(&["x-cache", "cache"], true), |text| text != "no");
+    let content = Content {
+        title: pick(fields.title, &["x-title", "title", "ti", "t"]),
+        message: if text.is_empty() { EMPTY.to_owned() } else { text },
+        priority: priority(fields.priority, params.get(&["x-priority", "priority", "prio", "p"]))?,
+        tags: tags.unwrap_or_else(|| params.list(&["x-tags", "tags", "tag", "ta"])),
+        click: pick(fields.click, &["x-click", "click"]),
+        icon,
+        actions: actions(fields.actions, params.get(&["x-actions", "actions", "action"]))?,
+        attachment: attachment(pick(fields.attach, &["x-attach", "attach", "a"]), filename)?,
+        content_type: if markdown { "text/markdown".to_owned() } else { String::new() },
+    };
+    Ok(Draft { topic, content, keep: cache })
+}
+
+/// S002-61: five names and five numbers, and `urgent`.
+fn priority(number: Option<i64>, text: Option<&str>) -> Result<Option<u8>, Refusal> {
+    let priority = match (number, text) {
+        // ntfy's zero value: not given.
+        (None | Some(0), None) => return Ok(None),
+        (None | Some(0), Some(text)) => text.to_ascii_lowercase().parse::<Priority>(),
+        (Some(number), _) => Priority::from_number(u64::try_from(number).unwrap_or(0)),
+    };
+    let priority = priority.map_err(|_| Refusal::priority())?;
+    Ok((priority != Priority::Default).then(|| priority.number()))
+}
+
+/// Actions as JSON; ntfy's short form for headers is not read, and such actions are left out.
+fn actions(given: Option<Vec<Json>>, header: Option<&str>) -> Result<Vec<Json>, Refusal> {
+    let actions = match (given, header.filter(|text| text.starts_with('['))) {
+        (Some(actions), _) if !actions.is_empty() => actions,
+        (_, Some(text)) => serde_json::from_str(text).map_err(|error| Refusal::actions(&error.to_string()))?,
+        _ => return Ok(Vec::new()),
+    };
+    if actions.len() > MOST_ACTIONS {
+        return Err(Refusal::actions(&format!("only {MOST_ACTIONS} actions allowed")));
+    }
+    for action in &actions {
+        let text = |name: &str| action.get(name).and_then(Json::as_str).unwrap_or_default();
+        match text("action") {
+            "view" | "http" if text("url").is_empty() => return Err(Refusal::actions("parameter 'url' is required")),
+            "view" | "http" | "broadcast" | "copy" => {}
+            other => return Err(Refusal::actions(&format!("action '{other}' unknown"))),
+        }
+        if text("label").is_empty() {
+            return Err(Refusal::actions("parameter 'label' must not be empty"));
+        }
+    }
+    Ok(actions)
+}
+
+fn attachment(url: String, name: String) -> Result<Option<Attachment>, Refusal> {
+    if url.is_empty() {
+        // A name without an address means that the body is a file.
+        return if name.is_empty() { Ok(None) } else { Err(Refusal::attachments()) };
+    }
+    if !is_web_url(&url) {
+        return Err(Refusal::attachment_url());
+    }
+    let last = url.split(['?', '#']).next().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+    let name = if name.is_empty() { last } else { &name };
+    let name = if name.is_empty() { "attachment" } else { name }.to_owned();
+    Ok(Some(Attachment { name, url }))
+}
+
+fn is_web_url(text: &str) -> bool {
+    (text.starts_with("https://") || text.starts_with("http://")) && reqwest::Url::parse(text).is_ok()
+}
+
+#[cfg(test)]
+#[path = "publish_tests.rs"]
+mod tests;

@@ -1,0 +1,89 @@
+use axum::http::HeaderMap;
+use serde_json::json;
+
+use super::*;
+
+fn params(headers: &[(&'static str, &str)], query: &str) -> Params {
+    let headers: HeaderMap =
+        headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+    Params::read(&headers, Some(query))
+}
+
+fn code(refused: Result<Draft, Refusal>) -> u64 {
+    serde_json::to_value(refused.unwrap_err()).unwrap()["code"].as_u64().unwrap()
+}
+
+// S002-61, S002-68
+#[test]
+fn text_headers_and_query_make_a_draft() {
+    let given = params(&[("title", "T"), ("tags", "a,b"), ("click", "https://x.example"), ("p", "Urgent")], "icon=");
+    let draft = from_text("ops", &given, b" Hello \n").unwrap();
+    let expected = Content {
+        title: "T".to_owned(),
+        message: "Hello".to_owned(),
+        priority: Some(5),
+        tags: vec!["a".to_owned(), "b".to_owned()],
+        click: "https://x.example".to_owned(),
+        ..Content::default()
+    };
+    assert_eq!(draft, Draft { topic: "ops".to_owned(), content: expected, keep: true });
+
+    let by_query = from_text("ops", &params(&[], "message=a%5Cnb&prio=3&cache=no"), b"").unwrap();
+    assert_eq!((by_query.content.message.as_str(), by_query.content.priority), ("a\nb", None));
+    assert!(!by_query.keep);
+    assert_eq!(from_text("ops", &params(&[], ""), b"").unwrap().content.message, "triggered");
+}
+
+// S002-68: apprise sends both at once.
+#[test]
+fn json_wins_over_headers_which_add_to_it() {
+    let given = params(&[("x-priority", "high"), ("x-title", "other"), ("x-tags", "x")], "");
+    let body = json!({ "topic": "ops", "title": "T", "message": "M", "tags": [], "unknown": 1 });
+    let draft = from_json(&given, body.to_string().as_bytes()).unwrap();
+    assert_eq!((draft.content.title.as_str(), draft.content.priority), ("T", Some(4)));
+    assert_eq!(draft.content.tags, ["x"]);
+}
+
+#[test]
+fn what_ntfy_refuses_is_refused_with_its_code() {
+    let text = |headers: &[(&'static str, &str)], query: &str| code(from_text("ops", &params(headers, query), b"x"));
+    assert_eq!(text(&[("priority", "6")], ""), 40007);
+    assert_eq!(text(&[("delay", "30m")], ""), 40004);
+    assert_eq!(text(&[], "at=tomorrow"), 40004);
+    assert_eq!(text(&[("email", "a@example.com")], ""), 40001);
+    assert_eq!(text(&[("filename", "a.txt")], ""), 40014);
+    assert_eq!(text(&[("attach", "file:///etc/passwd")], ""), 40013);
+    assert_eq!(text(&[("icon", "javascript:1")], ""), 40021);
+    assert_eq!(text(&[("actions", "[{}]")], ""), 40018);
+    assert_eq!(text(&[("actions", "[")], ""), 40018);
+    assert_eq!(code(from_text("v1", &params(&[], ""), b"x")), 40009);
+    assert_eq!(code(from_text("a.b", &params(&[], ""), b"x")), 40009);
+    assert_eq!(code(from_text("ops", &params(&[], ""), b"\xff")), 40011);
+
+    let json = |body: &str| code(from_json(&params(&[], ""), body.as_bytes()));
+    assert_eq!(json("{"), 40017);
+    assert_eq!(json(r#"{"topic":"ops","priority":"high"}"#), 40017);
+    assert_eq!(json(r#"{"topic":"ops","priority":9}"#), 40007);
+    assert_eq!(json(r#"{"message":"no topic"}"#), 40009);
+    assert_eq!(json(&"x".repeat(JSON_BYTES + 1)), 41303);
+}
+
+// S002-64: at the limit, and one more.
+#[test]
+fn a_message_has_4096_bytes_at_the_most() {
+    let text = |len: usize| from_text("ops", &params(&[], ""), "x".repeat(len).as_bytes());
+    assert_eq!(text(4096).unwrap().content.message.len(), 4096);
+    assert_eq!(code(text(4097)), 41301);
+    let json = json!({ "topic": "ops", "message": "x".repeat(4097) }).to_string();
+    assert_eq!(code(from_json(&params(&[], ""), json.as_bytes())), 41301);
+}
+
+#[test]
+fn attachments_elsewhere_and_actions_are_kept() {
+    let actions = r#"[{"action":"view","label":"Open","url":"https://x.example"}]"#;
+    let given = params(&[("attach", "https://x.example/a/b.png?c"), ("actions", actions), ("md", "1")], "");
+    let content = from_text("ops", &given, b"x").unwrap().content;
+    assert_eq!(content.attachment.unwrap().name, "b.png");
+    assert_eq!(content.actions.len(), 1);
+    assert_eq!(content.content_type, "text/markdown");
+}

@@ -1,0 +1,165 @@
+//! Schedules: messages that come by the clock (S002-66, SX-16).
+//!
+//! `timing` knows when, `due` decides what is to be done now, `worker` does it, `compose` makes the message, `http` is the
+//! API. No leader is needed: a run's message has an id that follows from the schedule and the time, and it is made in
+//! the same transaction that moves the schedule on.
+
+mod compose;
+pub mod due;
+pub mod http;
+mod read;
+mod record;
+pub mod timing;
+mod worker;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tidings_core::envelope::FieldError;
+use tidings_core::ids::IdSource;
+use tidings_core::time::Timestamp;
+use tidings_store::{Condition, Error, Query, Store, Write};
+use tokio::sync::Notify;
+
+pub use compose::message_id;
+pub use record::{Definition, Origin, Outcome, Run, Schedule, table};
+pub use worker::Status;
+
+use crate::config::schedules::Schedule as Configured;
+use crate::messages::Messages;
+
+/// Schedules there can be.
+pub const MOST: usize = 1000;
+/// Runs that are shown.
+pub const SHOWN_RUNS: usize = 50;
+/// A writer that meets another one tries so often.
+const TRIES: usize = 10;
+/// Who writes what is in the configuration file.
+const CONFIGURATION: &str = "configuration";
+
+/// The schedules of this installation.
+pub struct Schedules {
+    store: Arc<dyn Store>,
+    ids: Arc<dyn IdSource>,
+    messages: Arc<Messages>,
+    changed: Notify,
+}
+
+impl Schedules {
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, ids: Arc<dyn IdSource>, messages: Arc<Messages>) -> Self {
+        Self { store, ids, messages, changed: Notify::new() }
+    }
+
+    /// All of them, in the order of their names.
+    pub async fn list(&self) -> Result<Vec<Schedule>, Error> {
+        let mut schedules = Vec::new();
+        let mut query = Query::new(record::SCHEDULES).limit(500);
+        loop {
+            let page = self.store.query(table(), &query).await?;
+            for item in &page.items {
+                schedules.push(Schedule::from_item(item)?);
+            }
+            if page.next.is_none() {
+                return Ok(schedules);
+            }
+            query = query.after(page.next);
+        }
+    }
+
+    pub async fn get(&self, name: &str) -> Result<Option<Schedule>, Error> {
+        self.store.get(table(), &record::key(name)).await?.map(|item| Schedule::from_item(&item)).transpose()
+    }
+
+    /// The last runs, newest first.
+    pub async fn runs(&self, name: &str) -> Result<Vec<Run>, Error> {
+        let query = Query::new(record::runs(name)).descending().limit(SHOWN_RUNS);
+        let page = self.store.query(table(), &query).await?;
+        page.items.iter().map(Run::from_item).collect()
+    }
+
+    /// What somebody wants, read and judged.
+    pub fn read(&self, fields: &Map<String, Value>, now: Timestamp) -> Result<Definition, Vec<FieldError>> {
+        read::definition(fields, now, |message_type, payload| self.messages.types.check(message_type, payload))
+    }
+
+    /// The schedule as it will be, and the write that makes it so if nobody comes in between.
+    pub fn writing(
+        &self,
+        name: &str,
+        definition: Definition,
+        origin: Origin,
+        by: &str,
+        before: Option<&Schedule>,
+        now: Timestamp,
+    ) -> Result<(Schedule, Write), Error> {
+        let revision = self.ids.uuid(now).to_string();
+        let schedule = Schedule::written(name, definition, origin, by, revision, before, now);
+        let condition = before.map_or(Condition::NotExists, Schedule::unchanged);
+        let write = Write::put(table(), schedule.to_item()?).when(condition);
+        Ok((schedule, write))
+    }
+
+    /// The write that deletes a schedule if nobody comes in between. Its runs stay until they expire.
+    #[must_use]
+    pub fn deleting(&self, schedule: &Schedule) -> Write {
+        Write::delete(table(), record::key(&schedule.name)).when(schedule.unchanged())
+    }
+
+    /// Wakes the worker.
+    pub fn notice_change(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Brings the schedules of the configuration file into the store, and takes out those that are no longer in it.
+    pub async fn load(&self, configured: &[Configured], now: Timestamp) -> Result<(), Error> {
+        for schedule in configured {
+            self.load_one(schedule, now).await?;
+        }
+        for old in self.list().await? {
+            let gone = old.origin == Origin::File && !configured.iter().any(|new| new.name == old.name);
+            if gone {
+                match self.store.transact(vec![self.deleting(&old)]).await {
+                    // Moved on just now, by another node that still has it in its file.
+                    Ok(()) | Err(Error::Conflict { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        self.notice_change();
+        Ok(())
+    }
+
+    async fn load_one(&self, configured: &Configured, now: Timestamp) -> Result<(), Error> {
+        for _ in 0..TRIES {
+            let before = self.get(&configured.name).await?;
+            let definition = Definition::from(configured);
+            let same = before.as_ref().is_some_and(|old| old.origin == Origin::File && old.definition == definition);
+            if same {
+                return Ok(());
+            }
+            let name = &configured.name;
+            let (_, write) = self.writing(name, definition, Origin::File, CONFIGURATION, before.as_ref(), now)?;
+            match self.store.transact(vec![write]).await {
+                Err(Error::Conflict { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+        Err(Error::Throttled("the schedules are contended".to_owned()))
+    }
+}
+
+impl From<&Configured> for Definition {
+    fn from(configured: &Configured) -> Self {
+        Self {
+            cron: configured.cron.clone(),
+            timezone: configured.timezone.clone(),
+            every: configured.every.clone(),
+            at: configured.at.clone(),
+            message_type: configured.message_type.clone(),
+            payload: configured.payload.as_map().clone(),
+            enabled: configured.enabled,
+            missed: configured.missed,
+        }
+    }
+}

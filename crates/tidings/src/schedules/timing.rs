@@ -1,0 +1,157 @@
+//! When a schedule is due: cron in a time zone, a steady interval, or one instant. Pure.
+//!
+//! Around a change of the clocks, cron follows what Vixie cron does: a fixed time that does not exist runs at the first
+//! moment after the gap, one that exists twice runs the first time, and `*` and steps follow the clock on the wall.
+
+use std::time::Duration;
+
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::tz::TimeZone;
+use tidings_core::envelope::FieldError;
+use tidings_core::time::Timestamp;
+
+use crate::config::duration;
+
+/// The longest interval.
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+
+/// When a schedule runs.
+#[derive(Debug, Clone)]
+pub enum Timing {
+    Cron {
+        cron: Box<Cron>,
+        zone: TimeZone,
+    },
+    /// Every so many milliseconds, counted from an instant.
+    Every {
+        millis: i64,
+        anchor: Timestamp,
+    },
+    At(Timestamp),
+}
+
+/// How somebody says it: exactly one of `cron`, `every` and `at`.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    pub cron: Option<&'a str>,
+    pub timezone: &'a str,
+    pub every: Option<&'a str>,
+    pub at: Option<&'a str>,
+}
+
+impl Timing {
+    /// Reads what somebody says; `anchor` is where intervals are counted from.
+    pub fn read(said: Said<'_>, anchor: Timestamp) -> Result<Self, Vec<FieldError>> {
+        let refuse = |field: &str, why: String| Err(vec![FieldError::new(field, why)]);
+        match (said.cron, said.every, said.at) {
+            (Some(cron), None, None) => read_cron(cron, said.timezone),
+            (None, Some(every), None) => match duration::parse(every) {
+                Ok(every) if every < Duration::from_secs(1) || every > LONGEST => {
+                    refuse("every", "must be from 1s to 366d".to_owned())
+                }
+                Ok(every) => {
+                    let millis = i64::try_from(every.as_millis()).unwrap_or(i64::MAX);
+                    Ok(Self::Every { millis, anchor })
+                }
+                Err(error) => refuse("every", format!("must be a duration: {error}")),
+            },
+            (None, None, Some(at)) => match at.parse::<Timestamp>() {
+                Ok(at) => Ok(Self::At(at)),
+                Err(_) => refuse("at", format!("must be an instant like \"2027-01-01T08:00:00Z\", not {at:?}")),
+            },
+            _ => refuse("", "needs exactly one of `cron`, `every` and `at`".to_owned()),
+        }
+    }
+
+    /// The first run after an instant.
+    #[must_use]
+    pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Cron { cron, zone } => {
+                let from = whole_second(after).to_zoned(zone.clone());
+                cron.find_next_occurrence(&from, false).ok().map(|next| next.timestamp())
+            }
+            Self::Every { millis, anchor } => {
+                let passed = after.as_millisecond().saturating_sub(anchor.as_millisecond()).div_euclid(*millis);
+                at_count(*anchor, *millis, passed.saturating_add(1).max(1))
+            }
+            Self::At(at) => (*at > after).then_some(*at),
+        }
+    }
+
+    /// The last run at or before an instant.
+    #[must_use]
+    pub fn last_until(&self, until: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Cron { cron, zone } => {
+                let from = whole_second(until).to_zoned(zone.clone());
+                cron.find_previous_occurrence(&from, true).ok().map(|last| last.timestamp())
+            }
+            Self::Every { millis, anchor } => {
+                let passed = until.as_millisecond().saturating_sub(anchor.as_millisecond()).div_euclid(*millis);
+                (passed >= 1).then(|| at_count(*anchor, *millis, passed)).flatten()
+            }
+            Self::At(at) => (*at <= until).then_some(*at),
+        }
+    }
+
+    /// The latest runs after `from` and not after `until`, at most so many, in order.
+    #[must_use]
+    pub fn latest(&self, from: Timestamp, until: Timestamp, most: usize) -> Vec<Timestamp> {
+        let mut runs = Vec::new();
+        let mut until = until;
+        while runs.len() < most
+            && let Some(last) = self.last_until(until).filter(|last| *last > from)
+        {
+            runs.push(last);
+            match last.checked_sub(jiff::SignedDuration::from_nanos(1)) {
+                Ok(before) => until = before,
+                Err(_) => break,
+            }
+        }
+        runs.reverse();
+        runs
+    }
+
+    /// The next so many runs.
+    #[must_use]
+    pub fn upcoming(&self, after: Timestamp, most: usize) -> Vec<Timestamp> {
+        std::iter::successors(self.next_after(after), |at| self.next_after(*at)).take(most).collect()
+    }
+}
+
+fn read_cron(text: &str, timezone: &str) -> Result<Timing, Vec<FieldError>> {
+    let mut errors = Vec::new();
+    // Five fields, or six with seconds first; a seventh would be the year.
+    let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
+    let fields = text.split_whitespace().count();
+    let cron = parser.parse(text).map_err(|error| {
+        let why = if (5..=6).contains(&fields) || text.starts_with('@') {
+            format!("must be a cron expression: {error}")
+        } else {
+            format!("must have 5 fields, or 6 with seconds, not {fields}")
+        };
+        errors.push(FieldError::new("cron", why));
+    });
+    let zone = TimeZone::get(timezone).map_err(|_| {
+        errors.push(FieldError::new("timezone", "must be an IANA time zone like \"Europe/Berlin\""));
+    });
+    match (cron, zone) {
+        (Ok(cron), Ok(zone)) => Ok(Timing::Cron { cron: Box::new(cron), zone }),
+        _ => Err(errors),
+    }
+}
+
+fn whole_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_nanosecond().div_euclid(1_000_000_000).try_into().unwrap_or(0)).unwrap_or(at)
+}
+
+fn at_count(anchor: Timestamp, millis: i64, count: i64) -> Option<Timestamp> {
+    let at = anchor.as_millisecond().checked_add(millis.checked_mul(count)?)?;
+    Timestamp::from_millisecond(at).ok()
+}
+
+#[cfg(test)]
+#[path = "timing_tests.rs"]
+mod tests;

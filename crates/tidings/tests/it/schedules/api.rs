@@ -1,0 +1,136 @@
+//! `/api/schedules`.
+
+use std::net::SocketAddr;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidings::config::{Config, Listen};
+
+use crate::support::{Answer, Client, TestServer};
+
+async fn put(client: &Client, name: &str, body: &Value) -> Answer {
+    let request = client.request(Method::PUT, &format!("/api/schedules/{name}"));
+    Answer::to(request.header("content-type", "application/json").body(body.to_string())).await
+}
+
+fn hello() -> Value {
+    json!({
+        "cron": "0 9 * * *", "timezone": "Europe/Berlin", "message_type": "scheduled_hello",
+        "payload": { "text": "Good morning", "priority": "default", "tags": ["sun"] },
+    })
+}
+
+// S002-66
+#[tokio::test]
+async fn a_schedule_is_made_shown_replaced_and_deleted() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let made = put(&client, "daily", &hello()).await.expect(201).json();
+    assert_eq!(
+        made["next_runs"],
+        json!([
+            "2026-03-02T08:00:00.000Z",
+            "2026-03-03T08:00:00.000Z",
+            "2026-03-04T08:00:00.000Z",
+            "2026-03-05T08:00:00.000Z",
+            "2026-03-06T08:00:00.000Z"
+        ])
+    );
+    assert_eq!((made["enabled"].as_bool(), made["missed"].as_str()), (Some(true), Some("once")));
+    assert_eq!(made["origin"], "api");
+    let shown = client.get("/api/schedules/daily").await.expect(200).json();
+    assert_eq!((shown["payload"]["text"].as_str(), &shown["runs"]), (Some("Good morning"), &json!([])));
+    let mut off = hello();
+    off["enabled"] = false.into();
+    let replaced = put(&client, "daily", &off).await.expect(200).json();
+    assert_eq!(replaced["next_runs"], json!([]));
+    let list = client.get("/api/schedules").await.expect(200).json();
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    client.delete("/api/schedules/daily").await.expect(204);
+    client.delete("/api/schedules/daily").await.problem(404);
+    client.get("/api/schedules/daily").await.problem(404);
+    let log = client.get("/audit-log?entity=schedule").await.expect(200).json();
+    let actions: Vec<_> = log["items"].as_array().unwrap().iter().map(|entry| entry["action"].clone()).collect();
+    assert_eq!(actions, ["schedule.delete", "schedule.put", "schedule.put"]);
+}
+
+// S002-60: every field that is wrong is named.
+#[tokio::test]
+async fn mistakes_are_named() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let bad = json!({ "cron": "x", "timezone": "Mars", "missed": "maybe", "enabled": 1, "payload": [] });
+    let mut fields = put(&client, "x", &bad).await.bad_fields();
+    fields.sort();
+    assert_eq!(fields, ["cron", "enabled", "message_type", "missed", "payload", "timezone"]);
+    let past = json!({ "at": "2026-03-01T11:59:59Z", "message_type": "reminder", "payload": { "text": "x" } });
+    assert_eq!(put(&client, "x", &past).await.bad_fields(), ["at"]);
+    let never = json!({ "cron": "0 0 30 2 *", "message_type": "reminder", "payload": { "text": "x" } });
+    assert_eq!(put(&client, "x", &never).await.bad_fields(), ["cron"]);
+    assert_eq!(put(&client, "a%23b", &hello()).await.bad_fields(), ["name"]);
+}
+
+#[tokio::test]
+async fn scopes_are_demanded_and_the_file_keeps_its_own() {
+    let text = "[[schedules]]\nname = \"filed\"\nevery = \"1h\"\nmessage_type = \"scheduled_hello\"\n\
+        payload = { text = \"x\" }\n";
+    let configured = Config::parse(text, std::iter::empty()).unwrap().schedules;
+    let server = TestServer::start_with(|config| config.schedules = configured).await;
+    let (reader, operator) = (server.client_for(&["read"]).await, server.client_for(&["operate"]).await);
+    put(&reader, "x", &hello()).await.problem(403);
+    put(&operator, "x", &hello()).await.expect(201);
+    operator.get("/api/schedules/x").await.problem(403);
+    assert_eq!(reader.get("/api/schedules/filed").await.expect(200).json()["origin"], "file");
+    put(&operator, "filed", &hello()).await.problem(409);
+    operator.delete("/api/schedules/filed").await.problem(409);
+}
+
+// S002-70: by itself, without anybody's help.
+#[tokio::test]
+async fn the_worker_is_woken_by_a_change() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    put(&client, "soon", &json!({ "every": "1s", "message_type": "reminder", "payload": { "text": "x" } }))
+        .await
+        .expect(201);
+    server.clock.advance(std::time::Duration::from_secs(2));
+    // Any change makes it look.
+    put(&client, "other", &hello()).await.expect(201);
+    loop {
+        let shown = client.get("/api/schedules/soon").await.expect(200).json();
+        if shown["runs"].as_array().unwrap().len() == 2 {
+            assert_eq!(shown["runs"][0]["outcome"], "fired");
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+// S002-60, S002-70: the hello of the seed works out of the box, from the clock to whoever listens.
+#[tokio::test]
+async fn a_scheduled_hello_reaches_the_push_server() {
+    let server = TestServer::start_with(|config| {
+        config.push.listen = Listen::on(SocketAddr::from(([127, 0, 0, 1], 0)));
+    })
+    .await;
+    let client = server.client();
+    let mut bad = hello();
+    bad["payload"]["priority"] = "loud".into();
+    assert_eq!(put(&client, "daily", &bad).await.bad_fields(), ["payload.priority"]);
+    put(&client, "daily", &hello()).await.expect(201);
+    server.clock.jump_to("2026-03-02T08:00:01Z".parse().unwrap());
+    assert_eq!(server.services.schedules.activate("2026-03-02T08:00:01Z".parse().unwrap()).await.unwrap().fired, 1);
+    let push = server.push(Some(server.admin_token()));
+    loop {
+        let pushed = push.get("/tidings/json?poll=1").await.expect(200);
+        if !pushed.body.is_empty() {
+            assert_eq!((&pushed.json()["message"], &pushed.json()["tags"]), (&json!("Good morning"), &json!(["sun"])));
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let shown = client.get("/api/schedules/daily").await.expect(200).json();
+    let message_id = shown["runs"][0]["message_id"].as_str().unwrap();
+    let message = client.get(&format!("/api/messages/{message_id}")).await.expect(200).json();
+    assert_eq!(message["created_by"], "scheduler");
+}

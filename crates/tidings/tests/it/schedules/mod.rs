@@ -1,0 +1,4 @@
+//! Messages by the clock.
+
+mod api;
+mod firing;
