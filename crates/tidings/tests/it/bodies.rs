@@ -148,6 +148,7 @@ async fn a_forgotten_content_type_does_not_matter() {
     let server = TestServer::start().await;
     let client = server.client();
     client.post_as("/events", "application/x-www-form-urlencoded", r#"{"eventType":"a"}"#).await.expect(202);
+    client.post_as("/tokens", "application/x-www-form-urlencoded", r#"{"scopes":["read"]}"#).await.expect(201);
     client.post_with("/events", &[], r#"{"eventType":"a"}"#).await.expect(202);
     client.post_as("/events", "Application/JSON; charset=UTF-8", r#"{"eventType":"a"}"#).await.expect(202);
 }
