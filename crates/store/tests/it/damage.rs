@@ -203,7 +203,7 @@ async fn a_flipped_bit_in_a_store_with_tables_is_refused_or_without_effect() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let store = open(&data).unwrap();
-    let mut things = fill(&store, 90, |n| format!("text {n} ").repeat(38_000)).await;
+    let mut things = fill(&store, 170, |n| format!("text {n} ").repeat(38_000)).await;
     // fjall writes tables when it comes to it; small commits go on until there is one.
     for n in 1000..9000 {
         if has_tables(&data) {
