@@ -19,7 +19,7 @@ mod serde;
 pub mod table;
 pub mod write;
 
-pub use error::Error;
+pub use error::{Error, FailedCondition};
 pub use item::{Item, Key, KeyValue, Value};
 pub use number::Number;
 pub use query::{Page, Query, Range};

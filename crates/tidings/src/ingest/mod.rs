@@ -10,7 +10,7 @@ use serde::Serialize;
 use tidings_core::envelope::{Envelope, FieldError};
 use tidings_core::ids::IdSource;
 use tidings_core::time::{Clock, Timestamp};
-use tidings_store::{Error, Item, Store, Write, limits};
+use tidings_store::{Error, FailedCondition, Item, Store, Write, limits};
 use tokio::sync::Notify;
 
 pub use read::{Draft, Limits, Received, read_events};
@@ -48,6 +48,22 @@ pub struct Receipt {
     pub errors: Vec<FieldError>,
     #[serde(skip)]
     pub too_large: bool,
+}
+
+/// An event, and what a part of the house stores with it in the same transaction: all of it or nothing.
+#[derive(Debug, Clone)]
+pub struct Arrival {
+    pub envelope: Envelope,
+    pub with: Companions,
+}
+
+/// What is stored together with an event.
+#[derive(Debug, Clone, Default)]
+pub struct Companions {
+    /// Records of the part that brings the event. Their conditions decide as well.
+    pub writes: Vec<Write>,
+    /// Messages of that part: stored, counted, shown in the event's outcome, and announced.
+    pub messages: Vec<Message>,
 }
 
 /// Accepts events: one transaction for each, with everything that follows from it.
@@ -106,40 +122,62 @@ impl Ingest {
 
     /// Stores the good events, each in a transaction of its own. An error means that some may not be stored:
     /// sending the same again is safe, for what is stored is a duplicate.
-    pub async fn accept(&self, mut drafts: Vec<Draft>) -> Result<Vec<Receipt>, Error> {
+    pub async fn accept(&self, drafts: Vec<Draft>) -> Result<Vec<Receipt>, Error> {
+        let mut arrivals = Vec::with_capacity(drafts.len());
+        let mut bad = Vec::new();
+        for (place, draft) in drafts.into_iter().enumerate() {
+            match draft {
+                Draft::Good(envelope) => arrivals.push(Arrival { envelope, with: Companions::default() }),
+                Draft::Bad { errors, too_large } => bad.push((place, rejection(errors, too_large))),
+            }
+        }
+        self.metrics.events("rejected", bad.len() as u64);
+        let stored = self.accept_each(arrivals).await?;
+        let mut receipts = stored.into_iter().collect::<Result<Vec<_>, _>>()?;
+        // In the order of the drafts: places rise, so each finds those before it in place.
+        for (place, rejected) in bad {
+            receipts.insert(place, rejected);
+        }
+        Ok(receipts)
+    }
+
+    /// Stores events with what belongs to them, each in a transaction of its own. One whose companions' conditions do
+    /// not hold is an error of its own: a conflict that counts from the first of `Companions::writes`.
+    pub async fn accept_each(&self, arrivals: Vec<Arrival>) -> Result<Vec<Result<Receipt, Error>>, Error> {
         let now = self.clock.now();
-        let mut transactions = Vec::with_capacity(drafts.len());
-        let mut notes = Vec::with_capacity(drafts.len());
-        for draft in &mut drafts {
-            let Draft::Good(envelope) = draft else { continue };
-            let json = envelope.to_json();
+        let mut transactions = Vec::with_capacity(arrivals.len());
+        let mut prepared = Vec::with_capacity(arrivals.len());
+        for arrival in arrivals {
+            let json = arrival.envelope.to_json();
             if json.len() > STORED_BYTES {
                 let message = format!("the event has {} bytes, at most {STORED_BYTES} can be stored", json.len());
-                *draft = Draft::Bad { errors: vec![FieldError::new("", message)], too_large: true };
+                prepared.push(Err(rejection(vec![FieldError::new("", message)], true)));
                 continue;
             }
             let rules = self.rules.matching(&json);
-            let (writes, noted) = self.transaction(envelope, json, rules, &BTreeSet::new(), now).await?;
+            let (writes, noted) = self.transaction(&arrival, json, rules, &BTreeSet::new(), now).await?;
             transactions.push(writes);
-            notes.push(noted);
+            prepared.push(Ok((arrival, noted)));
         }
-        let mut outcomes = self.store.transact_each(transactions).await.into_iter().zip(notes);
-        let mut receipts = Vec::with_capacity(drafts.len());
-        for draft in drafts {
-            receipts.push(match draft {
-                Draft::Bad { errors, too_large } => rejection(errors, too_large),
-                Draft::Good(envelope) => match outcomes.next() {
-                    Some((outcome, noted)) => {
-                        let (outcome, noted) = self.without_repeats(&envelope, outcome, noted, now).await?;
-                        self.receipt(envelope, outcome, noted, now)?
+        let mut outcomes = self.store.transact_each(transactions).await.into_iter();
+        let mut receipts = Vec::with_capacity(prepared.len());
+        for arrival in prepared {
+            receipts.push(match arrival {
+                Err(rejected) => Ok(rejected),
+                Ok((arrival, noted)) => {
+                    let outcome = outcomes
+                        .next()
+                        .unwrap_or_else(|| Err(Error::ReadOnly("the store gave too few answers".to_owned())));
+                    match self.without_repeats(&arrival, outcome, noted, now).await {
+                        Ok((outcome, noted)) => self.receipt(arrival.envelope, outcome, noted, now),
+                        Err(error) => Err(error),
                     }
-                    None => return Err(Error::ReadOnly("the store gave too few answers".to_owned())),
-                },
+                }
             });
         }
-        let count = |status: &str| receipts.iter().filter(|receipt| receipt.status == status).count() as u64;
-        for status in ["accepted", "duplicate", "rejected"] {
-            self.metrics.events(status, count(status));
+        let status = |status: &str| receipts.iter().flatten().filter(|receipt| receipt.status == status).count() as u64;
+        for name in ["accepted", "duplicate", "rejected"] {
+            self.metrics.events(name, status(name));
         }
         Ok(receipts)
     }
@@ -147,12 +185,13 @@ impl Ingest {
     /// The one transaction of an event with everything that its rules cause, and what to remember once it is done.
     async fn transaction(
         &self,
-        envelope: &Envelope,
+        arrival: &Arrival,
         json: String,
         rules: Vec<Arc<Rule>>,
         silent: &BTreeSet<String>,
         now: Timestamp,
     ) -> Result<(Vec<Write>, Noted), Error> {
+        let Arrival { envelope, with } = arrival;
         let mut new = NewEvent {
             envelope,
             json,
@@ -166,11 +205,13 @@ impl Ingest {
         let mut noted = Noted {
             day: note_day.is_some().then_some(day),
             announcement: (self.live.listeners() > 0).then(|| new.json.clone()),
+            companions: 0,
             reacted: None,
         };
         let mut caused = Vec::new();
-        if !rules.is_empty() {
-            let Reaction { writes, markers, outcome, messages } = self.reactor.react(&new, &rules, silent).await?;
+        if !rules.is_empty() || !with.messages.is_empty() {
+            let reaction = self.reactor.react(&new, &rules, silent, with).await?;
+            let Reaction { writes, markers, outcome, messages } = reaction;
             caused = writes;
             let text = outcome.to_text(limits::ITEM_BYTES.saturating_sub(new.json.len() + BESIDE_BYTES));
             noted.announcement = noted.announcement.map(|json| with_outcome(json, envelope, &text));
@@ -183,6 +224,8 @@ impl Ingest {
         let mut writes = Vec::from(new.writes(now.saturating_sub(window).unwrap_or(Timestamp::MIN)));
         writes.extend(note_day);
         writes.extend(caused);
+        noted.companions = writes.len();
+        writes.extend(with.writes.iter().cloned());
         Ok((writes, noted))
     }
 
@@ -190,7 +233,7 @@ impl Ingest {
     /// without what those rules would have caused.
     async fn without_repeats(
         &self,
-        envelope: &Envelope,
+        arrival: &Arrival,
         mut outcome: Result<(), Error>,
         mut noted: Noted,
         now: Timestamp,
@@ -204,7 +247,7 @@ impl Ingest {
                 break;
             }
             let (json, rules) = (std::mem::take(&mut reacted.json), std::mem::take(&mut reacted.rules));
-            let (writes, again) = self.transaction(envelope, json, rules, &silent, now).await?;
+            let (writes, again) = self.transaction(arrival, json, rules, &silent, now).await?;
             noted = again;
             outcome = self.store.transact(writes).await;
         }
@@ -221,7 +264,7 @@ impl Ingest {
     ) -> Result<Receipt, Error> {
         let known_correlation = match outcome {
             Ok(()) => None,
-            Err(error) => Some(duplicate_of(error)?),
+            Err(error) => Some(duplicate_of(error).map_err(|error| counted_from(error, noted.companions))?),
         };
         // A duplicate's transaction wrote nothing, the day included.
         if known_correlation.is_none() {
@@ -287,6 +330,8 @@ struct Noted {
     day: Option<String>,
     /// What listeners will see, if there are any.
     announcement: Option<String>,
+    /// The place of the first write of its companions.
+    companions: usize,
     reacted: Option<Box<Reacted>>,
 }
 
@@ -323,5 +368,18 @@ fn duplicate_of(error: Error) -> Result<String, Error> {
             Ok(known.unwrap_or_default().to_owned())
         }
         None => Err(error),
+    }
+}
+
+/// A conflict about companions, their places counted from the first of them.
+fn counted_from(error: Error, first: usize) -> Error {
+    match error {
+        Error::Conflict { failed } => {
+            let ours = failed.into_iter().filter(|failed| failed.write >= first);
+            Error::Conflict {
+                failed: ours.map(|failed| FailedCondition { write: failed.write - first, ..failed }).collect(),
+            }
+        }
+        other => other,
     }
 }

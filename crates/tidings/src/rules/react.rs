@@ -14,6 +14,7 @@ use super::outcome::{Fanout, Outcome};
 use super::rule::Rule;
 use crate::events::record::NewEvent;
 use crate::inbox::{Entry, map};
+use crate::ingest::Companions;
 use crate::messages::{Message, counters, record};
 
 /// Writes of the event itself: its id, its record, its day. And one for a job, and one that counts messages.
@@ -60,9 +61,10 @@ impl Reactor {
         new: &NewEvent<'_>,
         rules: &[Arc<Rule>],
         silent: &BTreeSet<String>,
+        with: &Companions,
     ) -> Result<Reaction, Error> {
         let event = Occurrence::new(new.envelope, &new.json, new.received_at, &self.settings);
-        let mut sheet = Sheet::default();
+        let mut sheet = Sheet::beside(with, &self.messages)?;
         let mut left: Vec<Arc<Rule>> = Vec::new();
         for rule in rules {
             if silent.contains(&rule.name) {
@@ -134,13 +136,34 @@ impl Reactor {
 struct Sheet {
     reaction: Reaction,
     bytes: usize,
+    /// Writes of the transaction that are spoken for.
+    kept_writes: usize,
     /// Users who have their entry: one for an event, however many rules name them (S001-49).
     told: BTreeSet<String>,
 }
 
 impl Sheet {
+    /// An empty sheet, but for what the part that brings the event stores with it.
+    fn beside(with: &Companions, messages: &Table) -> Result<Self, Error> {
+        let mut sheet = Self { kept_writes: KEPT_WRITES + with.writes.len(), ..Self::default() };
+        sheet.bytes = with.writes.iter().map(notice::bytes).sum();
+        for message in &with.messages {
+            let write = Write::insert(messages, message.to_item()?);
+            sheet.bytes += notice::bytes(&write);
+            sheet.reaction.writes.push(write);
+            sheet.reaction.outcome.sent(message);
+        }
+        sheet.reaction.messages.clone_from(&with.messages);
+        Ok(sheet)
+    }
+
+    /// Writes that the rules may cause.
+    fn room(&self) -> usize {
+        limits::TRANSACTION_WRITES.saturating_sub(self.kept_writes)
+    }
+
     fn is_full(&self) -> bool {
-        self.reaction.writes.len() >= limits::TRANSACTION_WRITES - KEPT_WRITES
+        self.reaction.writes.len() >= self.room()
     }
 
     /// Adds a rule's effects if all of them fit.
@@ -156,10 +179,9 @@ impl Sheet {
             writes.push(Write::insert(messages, message.to_item()?));
         }
         let bytes: usize = writes.iter().map(notice::bytes).sum();
+        let room = self.room();
         let reaction = &mut self.reaction;
-        if reaction.writes.len() + writes.len() > limits::TRANSACTION_WRITES - KEPT_WRITES
-            || self.bytes + bytes > limits::TRANSACTION_BYTES - KEPT_BYTES
-        {
+        if reaction.writes.len() + writes.len() > room || self.bytes + bytes > limits::TRANSACTION_BYTES - KEPT_BYTES {
             return Ok(false);
         }
         if marked {
