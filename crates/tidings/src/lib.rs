@@ -12,6 +12,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod demo;
+pub mod engine;
 pub mod events;
 pub mod http;
 pub mod inbox;

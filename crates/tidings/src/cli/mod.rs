@@ -8,6 +8,7 @@ mod output;
 mod rules;
 mod send;
 mod serve;
+mod tables;
 mod tail;
 mod token;
 
@@ -38,6 +39,7 @@ enum Command {
     Rules(rules::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
+    Tables(tables::Arguments),
     /// Measure this machine: the built-in load generator and its report
     Bench(Box<crate::bench::Args>),
 }
@@ -107,6 +109,7 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Rules(arguments) => rules::run(&arguments),
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
+        Command::Tables(arguments) => tables::run(arguments).await,
         Command::Bench(arguments) => {
             crate::bench::run(*arguments).await?;
             Ok(Done::All)
