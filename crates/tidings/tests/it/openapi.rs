@@ -8,9 +8,10 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 39] = [
+const EXPECTED: [&str; 45] = [
     "DELETE /api/schedules/{name}",
     "DELETE /channels/webhook/disabled/{id}",
+    "DELETE /dead-letters/{id}",
     "DELETE /rules/{name}",
     "DELETE /tokens/{id}",
     "GET /admin/backup",
@@ -24,6 +25,7 @@ const EXPECTED: [&str; 39] = [
     "GET /audit-log/verify",
     "GET /channels/webhook/disabled",
     "GET /dead-letters",
+    "GET /dead-letters/jobs/{id}",
     "GET /dead-letters/{id}",
     "GET /events",
     "GET /events/stream",
@@ -40,9 +42,13 @@ const EXPECTED: [&str; 39] = [
     "POST /api/messages",
     "POST /api/messages/batch",
     "POST /api/messages/batch-get",
+    "POST /api/messages/cancel",
     "POST /api/messages/{message_id}/cancel",
     "POST /api/messages/{message_id}/retry",
     "POST /channels/{name}/test",
+    "POST /dead-letters/purge",
+    "POST /dead-letters/resubmit",
+    "POST /dead-letters/{id}/resubmit",
     "POST /events",
     "POST /rules/test",
     "POST /tokens",

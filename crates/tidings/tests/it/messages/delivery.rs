@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use tidings::messages::deliver::Deliverer;
 
-use super::{answering, deliver, hello, id_of, look, make, published, seconds, server_with};
+use super::{answering, becomes, deliver, hello, id_of, look, make, published, seconds, server_with};
 use crate::channels::http_server::{Reply, Server};
 
 fn outcomes(message: &Value) -> Vec<&str> {
@@ -157,8 +157,6 @@ async fn a_running_server_delivers_what_is_made() {
     })
     .await;
     let made = make(&server.client(), &hello()).await;
-    while look(&server.client(), &made).await["status"] != "completed" {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    becomes(&server.services, &id_of(&made), "completed").await;
     assert_eq!(sink.asked().len(), 1);
 }
