@@ -128,9 +128,8 @@ impl Hours {
 
 /// The highest priority, or a payload that says so of itself.
 fn is_critical(message: &Message) -> bool {
-    let text = |name: &str| message.payload.get(name).and_then(Value::as_str);
-    text("priority").and_then(|name| name.parse().ok()) == Some(Priority::Max)
-        || text("severity").is_some_and(|severity| severity.eq_ignore_ascii_case("critical"))
+    let severity = message.payload.get("severity").and_then(Value::as_str);
+    message.priority() == Priority::Max || severity.is_some_and(|severity| severity.eq_ignore_ascii_case("critical"))
 }
 
 fn is_aimed_at(message: &Message, pattern: &str) -> bool {
@@ -244,6 +243,8 @@ mod tests {
             ("ntfy", json!({ "topic": "user-u1" }), json!({ "text": "x", "priority": "high" }), true),
             ("ntfy", json!({ "topic": "user-u1" }), json!({ "text": "x", "priority": "urgent" }), false),
             ("ntfy", json!({ "topic": "user-u1" }), json!({ "text": "x", "priority": "max" }), false),
+            ("ntfy", json!({ "topic": "user-u1" }), json!({ "text": "x", "priority": 5 }), false),
+            ("ntfy", json!({ "topic": "user-u1" }), json!({ "text": "x", "priority": 4 }), true),
             ("ntfy", json!({ "topic": "user-u1" }), json!({ "text": "x", "severity": "Critical" }), false),
             ("ntfy", json!({ "topic": "ops" }), json!({ "text": "x" }), false),
             ("email", json!({ "to": ["c@d.example", "a@b.example"] }), json!({ "text": "x" }), true),

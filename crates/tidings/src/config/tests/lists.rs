@@ -172,10 +172,12 @@ name = "build"
 schema = { type = "object", properties = { build = { type = "string" } } }
 "#,
         &[
-            "tidings.toml:5: `schedules[0].payload` does not fit: `priority` ",
+            "tidings.toml:5: `schedules[0].payload` does not fit: `priority` must be min, low, default, high, max (or urgent), \
+             or 1 to 5",
             "tidings.toml:5: `schedules[0].payload` does not fit: `text` is required",
-            "tidings.toml:9: `schedules[1].message_type` is no known type; known are ",
-            "tidings.toml:14: `schedules[2].payload` does not fit: `build` ",
+            "tidings.toml:9: `schedules[1].message_type` is no known type; known are alert_notification, build, \
+             deployment_notification, manual_notification, reminder, scheduled_hello",
+            "tidings.toml:14: `schedules[2].payload` does not fit: `build` value is not of type \"string\"",
         ],
     );
 }
@@ -199,6 +201,18 @@ end = "07:00"
 [email]
 access_key_id = "AKIA"
 "#,
-        &[],
+        &[
+            "tidings.toml:2: `delivery.overrides[0]` needs a `channel`, a `message_type` or both",
+            "tidings.toml:2: `delivery.overrides[0].max_retries` must be from 0 to 100, not 101",
+            "tidings.toml:2: `delivery.overrides[1].channel` must be one of email, ntfy, webhook, queue, ticket",
+            "tidings.toml:2: `delivery.overrides[1].factor` must be from 1 to 100, not 0.5",
+            "tidings.toml:2: `delivery.overrides[1].fail_on[0]` must be from 200 to 599, not 42",
+            "tidings.toml:2: `delivery.overrides[3]` is for the same channel and message type as one before it",
+            "tidings.toml:5: `quiet_hours[0].channels[1]` must be one of email, ntfy, webhook, queue, ticket",
+            "tidings.toml:6: `quiet_hours[0].start` must be a time of day like \"22:00\"",
+            "tidings.toml:8: `quiet_hours[0].timezone` must be an IANA time zone like \"Europe/Berlin\"",
+            "tidings.toml:12: `quiet_hours[1].end` is the same as `start`; a whole day is from \"00:00\" to \"24:00\"",
+            "tidings.toml:14: `email.access_key_id` needs `email.secret_access_key` beside it",
+        ],
     );
 }

@@ -77,6 +77,8 @@ pub struct Job {
     /// Why the first of those was left.
     pub error: Option<String>,
     cursor: Option<Item>,
+    /// Every letter was looked at.
+    end: bool,
     step: i64,
 }
 
@@ -127,28 +129,32 @@ impl Clerk {
         for item in self.store.query(table(), &query).await?.items {
             let mut job = Job::from_item(&item)?;
             while !*self.stop.borrow() {
-                let Some((next, last)) = self.chunk(&job, clock.now()).await? else { break };
-                job = next;
-                if last {
+                if job.end {
                     self.finish(&job, audit, clock.now()).await?;
                     break;
+                }
+                match self.chunk(&job, clock.now()).await? {
+                    Some(next) => job = next,
+                    // Another node is at it, too: on from where it is.
+                    None => match get(&*self.store, &job.id).await? {
+                        Some(found) if found.finished_at.is_none() => job = found,
+                        _ => break,
+                    },
                 }
             }
         }
         Ok(())
     }
 
-    /// The next letters, in one transaction with the job's moving on, and whether they were the last; `None` if another
-    /// node is at it.
-    async fn chunk(&self, job: &Job, now: Timestamp) -> Result<Option<(Job, bool)>, Error> {
+    /// The next letters, in one transaction with the job's moving on; `None` if another node moved it on.
+    async fn chunk(&self, job: &Job, now: Timestamp) -> Result<Option<Job>, Error> {
         for _ in 0..TRIES {
             let (letters, next) = oldest(&*self.store, &job.created_at, CHUNK, job.cursor.clone()).await?;
-            let last = next.is_none();
             let (moved, writes, made) = self.plan(job, letters, next, now).await?;
             match self.store.transact(writes).await {
                 Ok(()) => {
                     self.messages.signals.created(&made);
-                    return Ok(Some((moved, last)));
+                    return Ok(Some(moved));
                 }
                 Err(error @ Error::Conflict { .. }) if error.conflict_on(0).is_some() => return Ok(None),
                 // A letter is gone meanwhile; what is left is looked at again.
@@ -167,7 +173,7 @@ impl Clerk {
         next: Option<Item>,
         now: Timestamp,
     ) -> Result<(Job, Vec<Write>, Vec<Message>), Error> {
-        let mut moved = Job { cursor: next, step: job.step + 1, ..job.clone() };
+        let mut moved = Job { end: next.is_none(), cursor: next, step: job.step + 1, ..job.clone() };
         let pattern = job.order.pattern.as_deref().and_then(|text| Pattern::parse(text).ok());
         let (mut writes, mut made) = (Vec::new(), Vec::new());
         for letter in letters {
@@ -231,6 +237,7 @@ impl Job {
             Change::Set("seen".into(), self.seen.into()),
             Change::Set("done".into(), self.done.into()),
             Change::Set("failed".into(), self.failed.into()),
+            Change::Set("end".into(), Value::Bool(self.end)),
         ];
         changes.extend(self.error.as_ref().map(|error| Change::Set("error".into(), error.as_str().into())));
         changes.extend(self.cursor.as_ref().map(|cursor| Change::Set("cursor".into(), Value::M(cursor.0.clone()))));
@@ -262,6 +269,7 @@ impl Job {
                 Some(Value::M(cursor)) => Some(Item(cursor.clone())),
                 _ => None,
             },
+            end: item.get("end") == Some(&Value::Bool(true)),
             step: count("step"),
         })
     }

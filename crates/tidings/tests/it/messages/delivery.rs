@@ -30,7 +30,10 @@ async fn a_message_is_published_and_completed() {
     let asked: Value = serde_json::from_slice(&sink.asked()[0].body).unwrap();
     assert_eq!((&asked["topic"], &asked["title"], &asked["priority"]), (&json!("ops"), &json!("T"), &json!(5)));
     assert_eq!(asked["click"], "https://example.com");
-    assert_eq!(sink.asked()[0].headers["x-correlation-id"], made["correlation_id"].as_str().unwrap());
+    let correlation = made["correlation_id"].as_str().unwrap();
+    assert_eq!(sink.asked()[0].headers["x-correlation-id"], correlation);
+    // S002-15: the trace goes on.
+    assert!(sink.asked()[0].headers["traceparent"].starts_with(&format!("00-{}-", correlation.replace('-', ""))));
     deliver(&server.services, "ntfy").await;
     assert_eq!(sink.asked().len(), 1, "once");
 }
