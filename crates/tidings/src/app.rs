@@ -11,6 +11,8 @@ use tidings_store::embedded::{Embedded, Options};
 use tidings_store::{Store, Table};
 use tokio::net::TcpListener;
 
+use crate::alerts::follow::AlertFollower;
+use crate::alerts::{self, Alerts};
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
 use crate::channel::ntfy::BuiltIn;
@@ -62,6 +64,7 @@ pub struct Parts {
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
     pub messages: Arc<Messages>,
+    pub alerts: Alerts,
     pub senders: Senders,
     pub rules: Rules,
     pub workers: Workers,
@@ -142,6 +145,10 @@ pub fn tables(stage: &str) -> Vec<Table> {
         secrets::table(),
         http::idempotency_table(),
         inbox::record::table(),
+        alerts::record::table(),
+        alerts::record::sources_table(),
+        alerts::record::rest_table(),
+        alerts::accounts::table(),
         push::table(),
         schedules::table(),
         messages::counters::table(),
@@ -197,8 +204,8 @@ impl App {
         });
         let live = Live::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
-        let messages =
-            Arc::new(Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?);
+        let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
+        let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -235,6 +242,7 @@ impl App {
             push,
             schedules,
             messages,
+            alerts: Alerts::new(Arc::clone(&store), Arc::clone(&clock), &config),
             senders,
             rules,
             workers: Workers::default(),
@@ -252,6 +260,7 @@ impl App {
         let push_url = parts.config.push.listen.address().map(|address| format!("http://{address}"));
         let services = Services(Arc::new(parts));
         let first_token = services.make_first_token().await?;
+        services.take_authorized_accounts(&services.config.process_alerts).await?;
         Ok(Self { services, listeners, url, push_url, first_token })
     }
 
