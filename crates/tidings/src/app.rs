@@ -28,6 +28,7 @@ use crate::rules::notice::Settings;
 use crate::rules::{self, Rules};
 use crate::schedules::Schedules;
 use crate::secrets;
+use crate::tickets::{self, Tickets};
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
 use crate::{push, schedules};
@@ -57,11 +58,12 @@ pub struct Parts {
     pub idempotency: Idempotency,
     pub events: Events,
     pub live: Live,
-    pub ingest: Ingest,
+    pub ingest: Arc<Ingest>,
     /// The built-in push server, unless it is switched off.
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
     pub messages: Arc<Messages>,
+    pub tickets: Arc<Tickets>,
     pub senders: Senders,
     pub rules: Rules,
     pub workers: Workers,
@@ -144,6 +146,8 @@ pub fn tables(stage: &str) -> Vec<Table> {
         inbox::record::table(),
         push::table(),
         schedules::table(),
+        tickets::table(),
+        tickets::alerts_table(),
         messages::counters::table(),
         messages::dead::table(),
         messages::deliver::targets::table(),
@@ -216,7 +220,20 @@ impl App {
             }
             None => None,
         };
-        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
+        let ingest = Arc::new(ingest);
+        let tickets = Arc::new(
+            Tickets::open(
+                Arc::clone(&store),
+                Arc::clone(&clock),
+                Arc::clone(&ids),
+                Arc::clone(&ingest),
+                Arc::clone(&metrics),
+                &config,
+            )
+            .await?,
+        );
+        let senders =
+            Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
         let parts = Parts {
@@ -235,6 +252,7 @@ impl App {
             push,
             schedules,
             messages,
+            tickets,
             senders,
             rules,
             workers: Workers::default(),

@@ -23,6 +23,7 @@ pub mod reload;
 pub mod rules;
 pub mod schedules;
 pub mod secrets;
+pub mod tickets;
 pub mod tokens;
 pub mod trace;
 pub mod workers;

@@ -32,5 +32,6 @@ mod rules;
 mod schedules;
 mod streams;
 mod support;
+mod tickets;
 mod tokens;
 mod traces;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 39] = [
+const EXPECTED: [&str; 45] = [
     "DELETE /api/schedules/{name}",
     "DELETE /channels/webhook/disabled/{id}",
     "DELETE /rules/{name}",
@@ -34,9 +34,13 @@ const EXPECTED: [&str; 39] = [
     "GET /readyz",
     "GET /rules",
     "GET /rules/{name}",
+    "GET /tickets",
+    "GET /tickets/{ticket_id}",
     "GET /tokens",
     "GET /trace/{correlationId}",
+    "PATCH /tickets/{ticket_id}",
     "POST /admin/reload",
+    "POST /admin/tickets/import",
     "POST /api/messages",
     "POST /api/messages/batch",
     "POST /api/messages/batch-get",
@@ -45,6 +49,8 @@ const EXPECTED: [&str; 39] = [
     "POST /channels/{name}/test",
     "POST /events",
     "POST /rules/test",
+    "POST /tickets",
+    "POST /tickets/{ticket_id}/comments",
     "POST /tokens",
     "PUT /api/schedules/{name}",
     "PUT /rules/{name}",
