@@ -213,25 +213,9 @@ impl App {
             &config,
         )
         .signalling(Arc::clone(&messages.signals));
-        let push = match &listeners.push {
-            Some(_) => {
-                let (store, clock, ids) = (Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids));
-                Some(Push::open(store, clock, ids, config.push.keep_hours).await?)
-            }
-            None => None,
-        };
+        let push = open_push(&config, &listeners, &ingest).await?;
         let ingest = Arc::new(ingest);
-        let tickets = Arc::new(
-            Tickets::open(
-                Arc::clone(&store),
-                Arc::clone(&clock),
-                Arc::clone(&ids),
-                Arc::clone(&ingest),
-                Arc::clone(&metrics),
-                &config,
-            )
-            .await?,
-        );
+        let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
         let senders =
             Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
@@ -386,6 +370,15 @@ impl Services {
         self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
         Ok(Some(path))
     }
+}
+
+/// The built-in push server, if it has an address.
+async fn open_push(config: &Config, listeners: &Listeners, parts: &Ingest) -> Result<Option<Arc<Push>>, StartError> {
+    if listeners.push.is_none() {
+        return Ok(None);
+    }
+    let (store, clock, ids) = (Arc::clone(&parts.store), Arc::clone(&parts.clock), Arc::clone(&parts.ids));
+    Ok(Some(Push::open(store, clock, ids, config.push.keep_hours).await?))
 }
 
 /// Listens on the configured addresses, and puts the ports that were given into the configuration.

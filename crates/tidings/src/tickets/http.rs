@@ -255,7 +255,7 @@ async fn list(
 /// S004-29, S004-30
 fn whose(services: &Services, params: &mut Params) -> Option<String> {
     let read = |name: &'static str, params: &mut Params| {
-        let id = services.tickets.callers().id(&params.text(name)?.to_owned());
+        let id = services.tickets.callers().id(params.text(name)?);
         id.map_err(|why| params.refuse(name, why)).ok()
     };
     let (caller, alias) = (read("caller", params), read("caller_id", params));
@@ -263,7 +263,9 @@ fn whose(services: &Services, params: &mut Params) -> Option<String> {
         (Some(caller), Some(alias)) if caller != alias => {
             params.refuse("caller_id", "names another caller than `caller`");
         }
-        (None, None) => params.refuse("caller", "is required; it says whose tickets"),
+        (None, None) if ["caller", "caller_id"].iter().all(|name| params.text(name).is_none()) => {
+            params.refuse("caller", "is required; it says whose tickets")
+        }
         _ => {}
     }
     caller.or(alias)

@@ -97,22 +97,16 @@ impl From<Refused> for Problem {
 }
 
 impl Tickets {
-    pub async fn open(
-        store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
-        ids: Arc<dyn IdSource>,
-        ingest: Arc<Ingest>,
-        metrics: Arc<Metrics>,
-        config: &Config,
-    ) -> Result<Self, Error> {
+    pub async fn open(ingest: &Arc<Ingest>, config: &Config) -> Result<Self, Error> {
+        let (store, clock, ids) = (Arc::clone(&ingest.store), Arc::clone(&ingest.clock), Arc::clone(&ingest.ids));
         let callers = Callers::new(&secrets::key(&*store, &*ids, "ticket-callers").await?);
         let days = i64::try_from(config.retention.tickets_days).unwrap_or(i64::MAX);
         Ok(Self {
             store,
             clock,
             ids,
-            ingest,
-            metrics,
+            ingest: Arc::clone(ingest),
+            metrics: Arc::clone(&ingest.metrics),
             callers,
             keep_seconds: days.saturating_mul(DAY_SECONDS),
             refused: config.stage == Stage::Prod && !config.tickets.in_prod,
@@ -352,32 +346,31 @@ fn envelope(
 }
 
 fn created_event(ticket: &Ticket, origin: Origin<'_>, event_id: Uuid) -> Envelope {
-    let mut data = summary(ticket);
-    data["created_by"] = origin.by.into();
+    let data = summary(ticket, json!({ "created_by": origin.by }));
     envelope("ticket.created", &ticket.ticket_id, ticket.created_at, origin, event_id, &data)
 }
 
 fn commented_event(ticket: &Ticket, comment: &Comment, origin: Origin<'_>, event_id: Uuid) -> Envelope {
-    let mut data = summary(ticket);
-    data["comment_text"] = comment.comment_text.clone().into();
-    data["added_at"] = time::iso_micros(comment.added_at).into();
-    data["author"] = comment.author.clone().into();
-    envelope("ticket.commented", &ticket.ticket_id, comment.added_at, origin, event_id, &data)
+    let Comment { comment_text, added_at, author } = comment;
+    let more = json!({ "comment_text": comment_text, "added_at": time::iso_micros(*added_at), "author": author });
+    envelope("ticket.commented", &ticket.ticket_id, *added_at, origin, event_id, &summary(ticket, more))
 }
 
 fn moved_event(before: &Ticket, after: &Ticket, origin: Origin<'_>, event_id: Uuid) -> Envelope {
-    let mut data = summary(after);
-    data["old_status"] = before.status.as_str().into();
-    data["new_status"] = after.status.as_str().into();
-    data["changed_by"] = origin.by.into();
+    let (old, new) = (before.status.as_str(), after.status.as_str());
+    let data = summary(after, json!({ "old_status": old, "new_status": new, "changed_by": origin.by }));
     envelope("ticket.status_changed", &after.ticket_id, after.updated_at, origin, event_id, &data)
 }
 
-/// What every event of a ticket tells.
-fn summary(ticket: &Ticket) -> Json {
-    json!({
+/// What every event of a ticket tells, and what only this one does.
+fn summary(ticket: &Ticket, more: Json) -> Json {
+    let mut all = json!({
         "ticket_id": ticket.ticket_id, "caller_id": ticket.caller_id, "issue_description": ticket.issue_description,
         "status": ticket.status.as_str(), "created_at": time::iso_micros(ticket.created_at),
         "environment": ENVIRONMENT,
-    })
+    });
+    if let (Json::Object(all), Json::Object(more)) = (&mut all, more) {
+        all.extend(more);
+    }
+    all
 }

@@ -16,7 +16,7 @@ fn passwords_are_replaced() {
     check("password=swordfish", "password=[redacted]");
     check("pwd: abc", "pwd: [redacted]");
     check("the passcode was 'open sesame'", "the passcode was [redacted]");
-    check(r#"{"password":"hunter2"}"#, r#"{"password":[redacted]"#);
+    check(r#"{"password":"hunter2"}"#, r#"{"password":[redacted]}"#);
     check("I changed my password to Winter2025 yesterday", "I changed my password to [redacted] yesterday");
     check("my password hunter22 is refused", "my password [redacted] is refused");
     check("hunter2! is my password", "[redacted] is my password");
