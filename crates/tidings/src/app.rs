@@ -30,6 +30,7 @@ use crate::rules::notice::Settings;
 use crate::rules::{self, Rules};
 use crate::schedules::Schedules;
 use crate::secrets;
+use crate::tickets::{self, Tickets};
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
 use crate::{push, schedules};
@@ -59,12 +60,13 @@ pub struct Parts {
     pub idempotency: Idempotency,
     pub events: Events,
     pub live: Live,
-    pub ingest: Ingest,
+    pub ingest: Arc<Ingest>,
     /// The built-in push server, unless it is switched off.
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
     pub messages: Arc<Messages>,
     pub alerts: Alerts,
+    pub tickets: Arc<Tickets>,
     pub senders: Senders,
     pub rules: Rules,
     pub workers: Workers,
@@ -151,6 +153,8 @@ pub fn tables(stage: &str) -> Vec<Table> {
         alerts::accounts::table(),
         push::table(),
         schedules::table(),
+        tickets::table(),
+        tickets::alerts_table(),
         messages::counters::table(),
         messages::dead::table(),
         messages::deliver::targets::table(),
@@ -216,14 +220,11 @@ impl App {
             &config,
         )
         .signalling(Arc::clone(&messages.signals));
-        let push = match &listeners.push {
-            Some(_) => {
-                let (store, clock, ids) = (Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids));
-                Some(Push::open(store, clock, ids, config.push.keep_hours).await?)
-            }
-            None => None,
-        };
-        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
+        let push = open_push(&config, &listeners, &ingest).await?;
+        let ingest = Arc::new(ingest);
+        let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
+        let senders =
+            Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
         let parts = Parts {
@@ -243,6 +244,7 @@ impl App {
             schedules,
             messages,
             alerts: Alerts::new(Arc::clone(&store), Arc::clone(&clock), &config),
+            tickets,
             senders,
             rules,
             workers: Workers::default(),
@@ -377,6 +379,15 @@ impl Services {
         self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
         Ok(Some(path))
     }
+}
+
+/// The built-in push server, if it has an address.
+async fn open_push(config: &Config, listeners: &Listeners, parts: &Ingest) -> Result<Option<Arc<Push>>, StartError> {
+    if listeners.push.is_none() {
+        return Ok(None);
+    }
+    let (store, clock, ids) = (Arc::clone(&parts.store), Arc::clone(&parts.clock), Arc::clone(&parts.ids));
+    Ok(Some(Push::open(store, clock, ids, config.push.keep_hours).await?))
 }
 
 /// Listens on the configured addresses, and puts the ports that were given into the configuration.

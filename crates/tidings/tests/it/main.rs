@@ -33,5 +33,6 @@ mod rules;
 mod schedules;
 mod streams;
 mod support;
+mod tickets;
 mod tokens;
 mod traces;

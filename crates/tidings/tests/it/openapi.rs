@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 48] = [
+const EXPECTED: [&str; 54] = [
     "DELETE /api/schedules/{name}",
     "DELETE /authorized-accounts",
     "DELETE /channels/webhook/disabled/{id}",
@@ -39,10 +39,14 @@ const EXPECTED: [&str; 48] = [
     "GET /readyz",
     "GET /rules",
     "GET /rules/{name}",
+    "GET /tickets",
+    "GET /tickets/{ticket_id}",
     "GET /tokens",
     "GET /trace/{correlationId}",
     "OPTIONS /ingest/azure-devops",
+    "PATCH /tickets/{ticket_id}",
     "POST /admin/reload",
+    "POST /admin/tickets/import",
     "POST /alerts/{PartitionKey}/{SortKey}/resend",
     "POST /api/messages",
     "POST /api/messages/batch",
@@ -53,6 +57,8 @@ const EXPECTED: [&str; 48] = [
     "POST /events",
     "POST /ingest/azure-devops",
     "POST /rules/test",
+    "POST /tickets",
+    "POST /tickets/{ticket_id}/comments",
     "POST /tokens",
     "PUT /api/schedules/{name}",
     "PUT /authorized-accounts",
