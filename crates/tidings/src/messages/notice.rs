@@ -13,7 +13,7 @@ impl Message {
         let text = |name: &str| self.payload.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
         let tags = self.payload.get("tags").and_then(Value::as_array).into_iter().flatten();
         Notice {
-            message_id: Uuid::parse_str(&self.message_id).unwrap_or_default(),
+            message_id: self.notice_id(),
             correlation_id: self.correlation_id.clone(),
             message_type: self.message_type.clone(),
             created_at: self.created_date,
@@ -38,6 +38,14 @@ impl Message {
             }
             _ => Priority::default(),
         }
+    }
+
+    /// What the other side recognises a second copy by. A mail that is sent again as a new message keeps the id of the
+    /// first one.
+    fn notice_id(&self) -> Uuid {
+        let first = self.payload.get("notice_id").and_then(Value::as_str).filter(|_| self.channel == "email");
+        let known = first.and_then(|id| Uuid::parse_str(id).ok());
+        known.or_else(|| Uuid::parse_str(&self.message_id).ok()).unwrap_or_default()
     }
 
     /// A payload without a text, one field to a line.

@@ -99,6 +99,9 @@ impl Stored {
             after.processing_completed_at = Some(after.updated_date);
             after.lease = None;
             more.extend(followers.iter().flat_map(|follower| follower.ended(&after)));
+        } else if after.delivery.retry_count > before.delivery.retry_count {
+            let by = after.delivery.retry_count - before.delivery.retry_count;
+            more.extend(followers.iter().flat_map(|follower| follower.retried(&after, by)));
         }
         for action in &actions {
             if let Action::DeadLetter { reason } = action {

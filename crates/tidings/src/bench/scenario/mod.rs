@@ -15,6 +15,7 @@ use super::tally::Tally;
 mod basic;
 mod events;
 mod rules;
+mod tickets;
 
 pub use events::ingest_batch;
 
@@ -42,6 +43,8 @@ pub const ALL: &[Scenario] = &[
         about: "the same at 500 a second; the time is from created to handed over",
         kind: Kind::Flow(Pace::PerSecond(500)),
     },
+    Scenario { name: "tickets", about: "tickets in turn: open, read, comment, list", kind: Kind::Http(tickets::all) },
+    Scenario { name: "tickets-read", about: "GET /tickets/{ticket_id}", kind: Kind::Http(tickets::read) },
     Scenario { name: "rules", about: "an event against --rules rules, one thread", kind: Kind::Local(rules::indexed) },
     Scenario {
         name: "rules-naive",
