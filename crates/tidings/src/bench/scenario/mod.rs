@@ -36,6 +36,11 @@ pub const ALL: &[Scenario] = &[
     Scenario { name: "tickets-read", about: "GET /tickets/{ticket_id}", kind: Kind::Http(tickets::read) },
     Scenario { name: "rules", about: "an event against --rules rules, one thread", kind: Kind::Local(rules::indexed) },
     Scenario {
+        name: "rules-crowded",
+        about: "the same with 1,000 tenants, however many rules",
+        kind: Kind::Local(rules::crowded),
+    },
+    Scenario {
         name: "rules-naive",
         about: "the same, one rule after the other on a parsed event",
         kind: Kind::Local(rules::naive),
