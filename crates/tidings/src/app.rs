@@ -17,7 +17,7 @@ use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
-use crate::inbox;
+use crate::inbox::{self, Inbox};
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
@@ -58,6 +58,7 @@ pub struct Parts {
     pub events: Events,
     pub live: Live,
     pub ingest: Ingest,
+    pub inbox: Inbox,
     /// The built-in push server, unless it is switched off.
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
@@ -196,6 +197,7 @@ impl App {
                 .map_err(|source| StartError::Write { path, source })
         });
         let live = Live::default();
+        let arrivals: Arc<inbox::Live> = Arc::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
         let messages =
             Arc::new(Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?);
@@ -208,7 +210,8 @@ impl App {
             Arc::clone(&rules.book),
             &config,
         )
-        .signalling(Arc::clone(&messages.signals));
+        .signalling(Arc::clone(&messages.signals))
+        .announcing(Arc::clone(&arrivals));
         let push = match &listeners.push {
             Some(_) => {
                 let (store, clock, ids) = (Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids));
@@ -232,6 +235,7 @@ impl App {
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
+            inbox: Inbox::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), arrivals),
             push,
             schedules,
             messages,
@@ -343,6 +347,7 @@ impl Services {
             metrics: Arc::clone(&self.metrics),
             settings: Settings::of(&self.config),
             signals: Arc::clone(&self.messages.signals),
+            arrivals: Arc::clone(&self.inbox.live),
             stop: self.workers.stopping(),
         }
     }

@@ -18,7 +18,7 @@ use super::outcome::Outcome;
 use super::rule::Rule;
 use crate::events::{StoredEvent, record as events};
 use crate::http::Metrics;
-use crate::inbox::{Entry, map};
+use crate::inbox::{Entry, Live, map};
 use crate::messages::{Message, Signals, counters, record};
 
 /// Users in one chunk: two writes each, and one for the job.
@@ -38,6 +38,7 @@ pub struct Fanout {
     pub metrics: Arc<Metrics>,
     pub settings: Settings,
     pub signals: Arc<Signals>,
+    pub arrivals: Arc<Live>,
     pub stop: watch::Receiver<bool>,
 }
 
@@ -254,7 +255,10 @@ impl Fanout {
             for result in self.store.transact_each(transactions).await {
                 let Some(chunk) = chunks.pop_front() else { break };
                 match result {
-                    Ok(()) => (job.step, job.cursor) = (job.step + 1, chunk.after),
+                    Ok(()) => {
+                        self.arrivals.announce(chunk.pieces.iter().filter_map(Piece::user));
+                        (job.step, job.cursor) = (job.step + 1, chunk.after);
+                    }
                     Err(Error::Conflict { .. }) => {
                         // Those behind it have failed with it: none of them may come before it.
                         if self.commit(job, chunk).await? == Moved::Lost {
@@ -284,6 +288,7 @@ impl Fanout {
                 result => {
                     if result.is_ok() {
                         self.signals.created(chunk.pieces.iter().filter_map(Piece::message));
+                        self.arrivals.announce(chunk.pieces.iter().filter_map(Piece::user));
                     }
                     return settled(job, result, chunk.after);
                 }
@@ -341,6 +346,14 @@ impl Piece {
         match self {
             Self::Entry(_) => None,
             Self::Message(message) => Some(message),
+        }
+    }
+
+    /// Whose inbox it comes into.
+    fn user(&self) -> Option<&str> {
+        match self {
+            Self::Entry(entry) => Some(&entry.user),
+            Self::Message(_) => None,
         }
     }
 

@@ -8,9 +8,10 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 39] = [
+const EXPECTED: [&str; 49] = [
     "DELETE /api/schedules/{name}",
     "DELETE /channels/webhook/disabled/{id}",
+    "DELETE /notification-map/{product}/{supportGroup}",
     "DELETE /rules/{name}",
     "DELETE /tokens/{id}",
     "GET /admin/backup",
@@ -30,6 +31,11 @@ const EXPECTED: [&str; 39] = [
     "GET /events/{eventId}",
     "GET /healthz",
     "GET /metrics",
+    "GET /notification-map",
+    "GET /notification-map/{product}/{supportGroup}",
+    "GET /notifications",
+    "GET /notifications/count",
+    "GET /notifications/stream",
     "GET /openapi.json",
     "GET /readyz",
     "GET /rules",
@@ -44,9 +50,13 @@ const EXPECTED: [&str; 39] = [
     "POST /api/messages/{message_id}/retry",
     "POST /channels/{name}/test",
     "POST /events",
+    "POST /ingest/dynamodb-stream",
+    "POST /notification-map/import",
+    "POST /notifications",
     "POST /rules/test",
     "POST /tokens",
     "PUT /api/schedules/{name}",
+    "PUT /notification-map/{product}/{supportGroup}",
     "PUT /rules/{name}",
 ];
 

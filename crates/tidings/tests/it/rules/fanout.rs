@@ -132,6 +132,7 @@ async fn node(dir: &std::path::Path, clock: &Arc<ManualClock>) -> Node {
         metrics,
         settings: Settings::of(&config),
         signals: Arc::default(),
+        arrivals: Arc::default(),
         stop,
     };
     Node { store, rules, ingest, fanout, _stop }
