@@ -18,6 +18,7 @@ pub mod http;
 pub mod inbox;
 pub mod ingest;
 pub mod messages;
+pub mod origin;
 pub mod outbound;
 pub mod push;
 pub mod reload;

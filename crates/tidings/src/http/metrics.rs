@@ -120,7 +120,7 @@ impl Metrics {
         }
     }
 
-    /// Counts rules that matched by result: `matched`, `deduplicated`, `no_recipients` or `fanout`.
+    /// Counts rules that matched by result: `matched`, `deduplicated`, `no_recipients`, `fanout`, `suppressed`, `excluded`.
     pub fn rules(&self, result: &'static str, count: u64) {
         if count > 0 {
             self.rules.get_or_create(&ResultLabels { result }).inc_by(count);
