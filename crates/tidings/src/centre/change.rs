@@ -59,12 +59,13 @@ impl EventName {
 /// What a batch calls a record, whether or not it can be understood: its `eventID`, else what follows from it.
 #[must_use]
 pub fn id_of(record: &Value) -> String {
-    let given = |value: Option<&Value>| value.and_then(Value::as_str).filter(|id| check_name(id, NAME_CHARS - REJECTED.len()).is_ok());
+    let given = record.get("eventID").and_then(Value::as_str);
+    let given = given.filter(|id| check_name(id, NAME_CHARS - REJECTED.len()).is_ok());
     let image_id = ["NewImage", "OldImage"].into_iter().find_map(|name| {
         let image = Image::of(part(record, name)).ok()??;
         image.text("event_id").ok()?.filter(|id| check_name(id, NAME_CHARS / 2).is_ok()).map(ToOwned::to_owned)
     });
-    match (given(record.get("eventID")), image_id) {
+    match (given, image_id) {
         (Some(id), _) => id.to_owned(),
         // An item's own event may change several items: the rest of the record belongs to the name.
         (None, image_id) => {
@@ -77,7 +78,8 @@ pub fn id_of(record: &Value) -> String {
 /// Where a record comes from: the table, if the record names its stream.
 fn source_of(record: &Value) -> String {
     let arn = record.get("eventSourceARN").and_then(Value::as_str).unwrap_or_default();
-    let table = arn.split_once(":table/").and_then(|(_, rest)| rest.split('/').next()).filter(|table| !table.is_empty());
+    let table =
+        arn.split_once(":table/").and_then(|(_, rest)| rest.split('/').next()).filter(|table| !table.is_empty());
     let source = table.map_or_else(|| "dynamodb".to_owned(), |table| format!("dynamodb/{table}"));
     if check_name(&source, SOURCE_CHARS).is_ok() { source } else { "dynamodb".to_owned() }
 }
@@ -94,9 +96,9 @@ impl Change {
     /// What the record means, or why it means nothing.
     pub fn read(record: &Value) -> Result<Self, Malformed> {
         let (id, source) = (id_of(record), source_of(record));
-        read(record).map(|(kind, at, data)| Self { id: id.clone(), source: source.clone(), kind, at, data }).map_err(
-            |reason| Malformed { id, source, reason },
-        )
+        read(record)
+            .map(|(kind, at, data)| Self { id: id.clone(), source: source.clone(), kind, at, data })
+            .map_err(|reason| Malformed { id, source, reason })
     }
 
     /// The event that tells of it.
@@ -217,7 +219,13 @@ fn describe(
 }
 
 /// `sandboxsre`, `PRRCON38#dev#LATEST`: a question of a product in an environment (S001-18 to S001-27).
-fn question(data: &mut Map<String, Value>, product: &str, key: &str, new: &Image, old: Option<&Image>) -> Result<(), String> {
+fn question(
+    data: &mut Map<String, Value>,
+    product: &str,
+    key: &str,
+    new: &Image,
+    old: Option<&Image>,
+) -> Result<(), String> {
     let mut segments = key.split('#').map(str::trim);
     let (question, env) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
     if question.is_empty() || env.is_empty() {
@@ -240,7 +248,13 @@ fn question(data: &mut Map<String, Value>, product: &str, key: &str, new: &Image
 }
 
 /// `score#checkout`, `DEV#ALL#LATEST`: a product's score in an environment (S001-28 to S001-38).
-fn score(data: &mut Map<String, Value>, partition: &str, key: &str, new: &Image, old: Option<&Image>) -> Result<(), String> {
+fn score(
+    data: &mut Map<String, Value>,
+    partition: &str,
+    key: &str,
+    new: &Image,
+    old: Option<&Image>,
+) -> Result<(), String> {
     let product = partition.split('#').nth(1).map(str::trim).filter(|product| !product.is_empty());
     let product = product.ok_or("cod_chav_patc must be score#PRODUCT")?;
     let mut segments = key.split('#').map(str::trim);

@@ -60,7 +60,8 @@ fn a_question_is_read_from_its_keys() {
 // S001-17, S001-22, S001-26, S001-27
 #[test]
 fn compliance_is_spelt_in_many_ways_and_an_insert_has_no_old_one() {
-    for no in [json!({ "BOOL": false }), json!({ "S": "FALSE" }), json!({ "S": "false" }), json!(false), json!("False")] {
+    for no in [json!({ "BOOL": false }), json!({ "S": "FALSE" }), json!({ "S": "false" }), json!(false), json!("False")]
+    {
         let data = data(&question(&no, None));
         assert_eq!((&data["compliance"], data.get("old_compliance")), (&json!(false), None), "{no}");
         assert_eq!(data["stream_event"], "insert");
@@ -100,7 +101,10 @@ fn a_score_is_read_from_its_keys() {
         assert_eq!(data[field], value, "{field}");
     }
     assert_eq!((&data["old"], &data["new"]), (&json!({ "score": 24 }), &json!({ "score": 30 })));
-    assert_eq!(super::super::image::Image::of(Some(&json!({ "score": 1.5 }))).unwrap().unwrap().number("score").unwrap(), Some(Number::from_f64(1.5).unwrap()));
+    assert_eq!(
+        super::super::image::Image::of(Some(&json!({ "score": 1.5 }))).unwrap().unwrap().number("score").unwrap(),
+        Some(Number::from_f64(1.5).unwrap())
+    );
 }
 
 // S001-16
@@ -131,7 +135,10 @@ fn what_cannot_be_understood_says_why() {
         (json!({ "eventName": "DROP" }), "eventName must be INSERT, MODIFY or REMOVE"),
         (json!({ "eventName": "INSERT", "dynamodb": [] }), "dynamodb must be an object"),
         (json!({ "eventName": "INSERT", "dynamodb": { "NewImage": 1 } }), "NewImage must be an object"),
-        (json!({ "eventName": "INSERT", "dynamodb": {} }), "NewImage is missing: the stream must have new and old images (INSERT)"),
+        (
+            json!({ "eventName": "INSERT", "dynamodb": {} }),
+            "NewImage is missing: the stream must have new and old images (INSERT)",
+        ),
         (score("DEV", "1"), "cod_chav_filg must be ENVIRONMENT#PILLAR#…"),
         (score("DEV#ALL#LATEST", "many"), "score must be a number"),
         (score("DEV#ALL#LATEST", ""), "score must be a number"),

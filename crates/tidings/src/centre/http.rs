@@ -191,7 +191,7 @@ fn dead_letter(services: &Services, bad: &Malformed, correlation_id: &str, now: 
         .with("message_type", "stream_record")
         .with("stage", services.config.stage.as_str())
         .with("correlation_id", correlation_id)
-        .with("attempts", Vec::new())
+        .with("attempts", tidings_store::Value::L(Vec::new()))
         .with("ttl", now.as_second().saturating_add(keep));
     Write::put(dead::table(), letter)
 }

@@ -58,7 +58,8 @@ pub fn one_more(user: &str, ttl: i64, now: Timestamp) -> Write {
 #[must_use]
 pub fn changed(user: &str, by_ttl: &[(i64, i64)], present: Option<&Item>, now: Timestamp) -> Write {
     let passed = present.into_iter().flat_map(|item| item.0.keys());
-    let passed = passed.filter(|name| day_of(name).is_some_and(|day| day.saturating_mul(DAY_SECONDS) <= now.as_second()));
+    let passed =
+        passed.filter(|name| day_of(name).is_some_and(|day| day.saturating_mul(DAY_SECONDS) <= now.as_second()));
     let mut changes: Vec<Change> = passed.map(|name| Change::Remove(name.clone())).collect();
     add(&mut changes, by_ttl);
     Write::update(table(), key(user), changes)

@@ -199,19 +199,13 @@ async fn count(
     Ok(Json(StatusCode::OK, CountAnswer { unread: count.unread }))
 }
 
-async fn mark(
-    State(services): State<Services>,
-    caller: Caller,
-    body: JsonText,
-) -> Result<impl IntoResponse, Problem> {
+async fn mark(State(services): State<Services>, caller: Caller, body: JsonText) -> Result<impl IntoResponse, Problem> {
     let body: Value = json::parse(body.text()?)?;
     let marks = read_marks(&caller, &body)?;
     let Marked { updated, not_found } = services.inbox.mark(&marks).await?;
     let not_found = not_found.into_iter().filter_map(|place| marks.get(place));
-    let not_found = not_found.map(|mark| Named {
-        user: mark.user.clone(),
-        notification_identifier: format!("{ALL}{}", mark.time),
-    });
+    let not_found =
+        not_found.map(|mark| Named { user: mark.user.clone(), notification_identifier: format!("{ALL}{}", mark.time) });
     Ok(Json(StatusCode::OK, MarkAnswer { status: COMPLETED, updated, not_found: not_found.collect() }))
 }
 

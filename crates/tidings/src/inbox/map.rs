@@ -71,7 +71,9 @@ pub fn check_sizes(product: &str, group: &str, users: &BTreeSet<String>) -> Resu
     }
     let bytes: usize = users.iter().map(String::len).sum();
     if bytes > USERS_BYTES {
-        return Err(format!("has {bytes} bytes of users, at most {USERS_BYTES} are possible; use several support groups"));
+        return Err(format!(
+            "has {bytes} bytes of users, at most {USERS_BYTES} are possible; use several support groups"
+        ));
     }
     Ok(())
 }

@@ -73,8 +73,8 @@ struct MapList {
 
 impl MapEntry {
     fn of(item: &Item) -> Result<Self, Error> {
-        let (product, group) =
-            map::names_of(item).ok_or_else(|| Error::Corrupt("an entry of the notification map has no key".to_owned()))?;
+        let (product, group) = map::names_of(item)
+            .ok_or_else(|| Error::Corrupt("an entry of the notification map has no key".to_owned()))?;
         Ok(Self { product: product.to_owned(), support_group: group.to_owned(), users: map::users_of(item) })
     }
 }

@@ -93,9 +93,8 @@ impl Inbox {
             plan.marked.updated += 1;
             plan.entries.push(write);
             *plan.deltas.entry(mark.user.clone()).or_default().entry(ttl).or_default() += by;
-            plan.probe.get_or_insert_with(|| {
-                (mark.user.clone(), mark.time.clone(), item.str("mark").map(ToOwned::to_owned))
-            });
+            plan.probe
+                .get_or_insert_with(|| (mark.user.clone(), mark.time.clone(), item.str("mark").map(ToOwned::to_owned)));
         }
         for user in plan.deltas.keys() {
             let counter = self.store.get(table(), &counter::key(user)).await?;
@@ -163,7 +162,10 @@ impl Inbox {
                 record::key(&pending.user, &pending.time),
                 vec![Change::Set("mark".into(), format!("not {}", pending.id).into())],
             )
-            .when(Condition::All(vec![Condition::Exists, Condition::Differs("mark".into(), pending.id.clone().into())]));
+            .when(Condition::All(vec![
+                Condition::Exists,
+                Condition::Differs("mark".into(), pending.id.clone().into()),
+            ]));
             if probe.is_some() { vec![dropped, fence] } else { vec![dropped] }
         };
         match self.store.transact(writes).await {

@@ -48,12 +48,13 @@ pub async fn stream(
     params.finish()?;
     // Listening begins before reading: what is stored in between is announced.
     let listener = services.inbox.live.listen(&user);
-    let position = match headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or("?")).filter(|id| !id.is_empty())
-    {
-        Some(id) => Position::parse(id)
-            .ok_or_else(|| Problem::invalid_field("Last-Event-ID", "is no id of this stream; connect without it"))?,
-        None => Position::at_end(&*services.store, &user).await?,
-    };
+    let position =
+        match headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or("?")).filter(|id| !id.is_empty()) {
+            Some(id) => Position::parse(id).ok_or_else(|| {
+                Problem::invalid_field("Last-Event-ID", "is no id of this stream; connect without it")
+            })?,
+            None => Position::at_end(&*services.store, &user).await?,
+        };
     let sending = Sending {
         store: Arc::clone(&services.store),
         user,

@@ -19,7 +19,8 @@ async fn an_entry_has_every_field_and_the_newest_comes_first() {
     let score = json!({ "event_type": "score", "product_id": "p1", "env": "dev", "old_score": 24, "new_score": 30.5 });
     rig.tell(&["u1"], "first", score).await;
     rig.server.clock.advance(Duration::from_millis(5));
-    let question = json!({ "event_type": "question", "product_id": "p1", "env": "hom", "question": "Q", "compliance": false });
+    let question =
+        json!({ "event_type": "question", "product_id": "p1", "env": "hom", "question": "Q", "compliance": false });
     rig.tell(&["u1"], "second", question).await;
     let page = rig.page("user=u1").await;
     assert_eq!(titles(&page), ["second", "first"]);
@@ -36,7 +37,10 @@ async fn an_entry_has_every_field_and_the_newest_comes_first() {
         })
     );
     let score = &page["items"][1];
-    assert_eq!((&score["type"], &score["question"], &score["compliance"]), (&json!("score"), &Value::Null, &Value::Null));
+    assert_eq!(
+        (&score["type"], &score["question"], &score["compliance"]),
+        (&json!("score"), &Value::Null, &Value::Null)
+    );
     assert_eq!((&score["old_score"], &score["new_score"]), (&json!(24), &json!(30.5)));
     // Somebody of whom nothing is known has an empty inbox.
     assert_eq!(rig.page("user=nobody").await, json!({ "items": [], "LastEvaluatedKey": null, "unread": 0 }));
@@ -54,7 +58,8 @@ async fn unread_read_and_all() {
     assert_eq!(identifiers(&rig.page("user=u1&status=unread").await), ids[2..4]);
     assert_eq!(identifiers(&rig.page("user=u1&status=read").await), ids[0..2]);
     assert_eq!(identifiers(&rig.page("user=u1&status=all").await), ids);
-    let states: Vec<_> = rig.page("user=u1").await["items"].as_array().unwrap().iter().map(|i| i["status"].clone()).collect();
+    let states: Vec<_> =
+        rig.page("user=u1").await["items"].as_array().unwrap().iter().map(|i| i["status"].clone()).collect();
     assert_eq!(states, ["read", "read", "unread", "unread", "archived"]);
 }
 
@@ -192,8 +197,5 @@ async fn entries_link_to_what_they_are_about() {
     let about = json!({ "product_id": "a/b c", "question": "Q&1", "event_type": "question" });
     rig.tell(&["u1"], "t", about).await;
     let page = rig.page("user=u1").await;
-    assert_eq!(
-        page["items"][0]["link"],
-        "https://portal.example.com/products/a%2Fb%20c/questions/Q%261?t=compliance"
-    );
+    assert_eq!(page["items"][0]["link"], "https://portal.example.com/products/a%2Fb%20c/questions/Q%261?t=compliance");
 }

@@ -76,7 +76,10 @@ async fn one_to_a_hundred_at_once() {
     let rest = super::identifiers(&rig.page(&format!("user=u1&limit=100&cursor={key}")).await);
     // With its counter, this is more than a transaction holds.
     assert_eq!(rig.mark("u1", &ids, "read").await["updated"], 100);
-    assert_eq!((rig.unread("u1").await, rig.page("user=u1&status=unread&limit=100").await["unread"].clone()), (20, json!(20)));
+    assert_eq!(
+        (rig.unread("u1").await, rig.page("user=u1&status=unread&limit=100").await["unread"].clone()),
+        (20, json!(20))
+    );
     assert_eq!(rig.mark("u1", &ids[..99], "unread").await["updated"], 99);
     assert_eq!(rig.unread("u1").await, 119);
     let too_many = [ids.clone(), rest[..1].to_vec()].concat();
@@ -86,7 +89,9 @@ async fn one_to_a_hundred_at_once() {
     // Of two users, with one counter each.
     let body: Vec<Value> = ids[..50]
         .iter()
-        .flat_map(|id| ["u1", "u2"].map(|user| json!({ "user": user, "notification_identifier": id, "action": "archive" })))
+        .flat_map(|id| {
+            ["u1", "u2"].map(|user| json!({ "user": user, "notification_identifier": id, "action": "archive" }))
+        })
         .collect();
     assert_eq!(rig.client.post("/notifications", &json!(body)).await.expect(200).json()["updated"], 100);
     assert_eq!((rig.unread("u1").await, rig.unread("u2").await), (69, 70));

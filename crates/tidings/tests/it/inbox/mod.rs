@@ -1,5 +1,6 @@
 //! The notification centre from the outside: inboxes, the map, the stream of changes.
 
+mod changes;
 mod import;
 mod lists;
 mod map;

@@ -33,7 +33,8 @@ async fn a_user_is_confined_to_themselves() {
     }
     assert_eq!(u2.get("/notifications/count").await.expect(200).json(), json!({ "unread": 1 }));
     // By a cursor.
-    let key = u1.get("/notifications?limit=2").await.expect(200).json()["LastEvaluatedKey"].as_str().unwrap().to_owned();
+    let key =
+        u1.get("/notifications?limit=2").await.expect(200).json()["LastEvaluatedKey"].as_str().unwrap().to_owned();
     assert_eq!(u2.get(&format!("/notifications?limit=2&cursor={key}")).await.bad_fields(), ["cursor"]);
     let other = rig.server.client_for(&["user:u1"]).await;
     assert_eq!(other.get(&format!("/notifications?limit=2&cursor={key}")).await.bad_fields(), ["cursor"]);

@@ -76,7 +76,10 @@ async fn entries_come_as_they_are_stored_and_resume_where_it_broke_off() {
     rig.tell(&["u1"], "first", json!({ "event_type": "score", "new_score": 3 })).await;
     let first = stream.frame().await.unwrap();
     assert_eq!((&first["title"], &first["type"], &first["new_score"]), (&json!("first"), &json!("score"), &json!(3)));
-    assert_eq!(first, rig.page("user=u1").await["items"].as_array().unwrap().iter().find(|e| e["title"] == "first").unwrap().clone());
+    assert_eq!(
+        first,
+        rig.page("user=u1").await["items"].as_array().unwrap().iter().find(|e| e["title"] == "first").unwrap().clone()
+    );
     let id = stream.id.clone();
     drop(stream);
     // The clock of the tests stands still: all of these are of one instant, in no order of their own.
