@@ -348,6 +348,7 @@ impl Services {
             settings: Settings::of(&self.config),
             signals: Arc::clone(&self.messages.signals),
             arrivals: Arc::clone(&self.inbox.live),
+            traffic: Arc::clone(&self.ingest.traffic),
             stop: self.workers.stopping(),
         }
     }

@@ -153,6 +153,30 @@ pub fn key(user: &str, time: &str) -> Key {
     Key::with_sort(user, format!("{ALL}{time}"))
 }
 
+/// An entry for many users: all of it but whose it is.
+#[derive(Debug)]
+pub struct Stamp {
+    item: Item,
+    ttl: i64,
+    at: Timestamp,
+}
+
+impl Stamp {
+    /// Whatever user the entry names is left out.
+    pub fn of(entry: &Entry) -> Result<Self, Error> {
+        let mut item = entry.to_item()?;
+        item.0.remove("cod_chav_patc");
+        Ok(Self { item, ttl: entry.ttl, at: entry.created_at })
+    }
+
+    /// The writes that put the entry into one user's inbox and count it, as [`Entry::writes`].
+    #[must_use]
+    pub fn writes(&self, user: &str) -> [Write; 2] {
+        let item = self.item.clone().with("cod_chav_patc", user);
+        [Write::insert(table(), item), counter::one_more(user, self.ttl, self.at)]
+    }
+}
+
 /// The value of `status_ordenar` (S001-56).
 #[must_use]
 pub fn status_key(status: Status, time: &str) -> String {
@@ -270,6 +294,13 @@ mod tests {
             assert!(item.str(name).unwrap().starts_with(start), "{item:?}");
         }
         assert_eq!(Entry::from_item(&item).unwrap(), entry);
+    }
+
+    #[test]
+    fn a_stamp_writes_what_the_entry_would() {
+        let entry = entry("e1");
+        let stamp = Stamp::of(&Entry { user: String::new(), ..entry.clone() }).unwrap();
+        assert_eq!(stamp.writes("u1"), entry.writes().unwrap());
     }
 
     // S001-71

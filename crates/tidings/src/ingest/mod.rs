@@ -3,6 +3,7 @@
 mod read;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
@@ -85,6 +86,8 @@ pub struct Ingest {
     signals: Arc<Signals>,
     /// Told whose inbox has something new.
     arrivals: Arc<inbox::Live>,
+    /// How many events have come in: who does work in the background makes room for them.
+    pub traffic: Arc<AtomicU64>,
     retention_seconds: i64,
     duplicate_seconds: i64,
     /// Days that are on record, and since when.
@@ -114,6 +117,7 @@ impl Ingest {
             new_job: Arc::default(),
             signals: Arc::default(),
             arrivals: Arc::default(),
+            traffic: Arc::default(),
             retention_seconds: seconds(config.retention.events_days, DAY_SECONDS),
             duplicate_seconds: seconds(config.retention.dedupe_hours, 3600),
             days: Mutex::default(),
@@ -159,6 +163,7 @@ impl Ingest {
     /// not hold is an error of its own: a conflict that counts from the first of `Companions::writes`.
     pub async fn accept_each(&self, arrivals: Vec<Arrival>) -> Result<Vec<Result<Receipt, Error>>, Error> {
         let now = self.clock.now();
+        self.traffic.fetch_add(arrivals.len() as u64, Ordering::Relaxed);
         let mut transactions = Vec::with_capacity(arrivals.len());
         let mut prepared = Vec::with_capacity(arrivals.len());
         for arrival in arrivals {

@@ -133,6 +133,7 @@ async fn node(dir: &std::path::Path, clock: &Arc<ManualClock>) -> Node {
         settings: Settings::of(&config),
         signals: Arc::default(),
         arrivals: Arc::default(),
+        traffic: Arc::default(),
         stop,
     };
     Node { store, rules, ingest, fanout, _stop }
