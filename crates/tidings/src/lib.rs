@@ -4,6 +4,7 @@
 //! `app` puts the parts together; `http` is what every call has in common; `cli` is the command line.
 
 pub mod admin;
+pub mod alerts;
 pub mod app;
 pub mod audit;
 pub mod bench;
@@ -25,6 +26,7 @@ pub mod reload;
 pub mod rules;
 pub mod schedules;
 pub mod secrets;
+pub mod tickets;
 pub mod tokens;
 pub mod trace;
 pub mod workers;

@@ -76,6 +76,9 @@ pub struct Sent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<serde_json::Value>>")]
     pub attempts: Option<Vec<Attempt>>,
+    /// The ticket that it opened or went to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket_id: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -152,6 +155,7 @@ impl Outcome {
             channel: message.channel.clone(),
             status: None,
             attempts: None,
+            ticket_id: None,
         };
         match message.channel.as_str() {
             "queue" => push(&mut self.queue, sent),

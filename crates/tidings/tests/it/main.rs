@@ -4,6 +4,7 @@
 
 #![cfg(test)]
 
+mod alerts;
 mod audit;
 mod auth;
 mod batches;
@@ -33,5 +34,6 @@ mod rules;
 mod schedules;
 mod streams;
 mod support;
+mod tickets;
 mod tokens;
 mod traces;

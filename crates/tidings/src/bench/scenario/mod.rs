@@ -15,6 +15,7 @@ mod basic;
 mod events;
 mod inbox;
 mod rules;
+mod tickets;
 
 pub use events::ingest_batch;
 
@@ -53,6 +54,8 @@ pub const ALL: &[Scenario] = &[
         about: "as ingest, while a fan-out goes on",
         kind: Kind::Http(inbox::ingest_beside),
     },
+    Scenario { name: "tickets", about: "tickets in turn: open, read, comment, list", kind: Kind::Http(tickets::all) },
+    Scenario { name: "tickets-read", about: "GET /tickets/{ticket_id}", kind: Kind::Http(tickets::read) },
     Scenario { name: "rules", about: "an event against --rules rules, one thread", kind: Kind::Local(rules::indexed) },
     Scenario {
         name: "rules-naive",
