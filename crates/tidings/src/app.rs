@@ -151,6 +151,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         alerts::record::sources_table(),
         alerts::record::rest_table(),
         alerts::accounts::table(),
+        alerts::poller::table(),
         push::table(),
         schedules::table(),
         tickets::table(),
@@ -322,6 +323,8 @@ impl Services {
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
+        self.start_audit_pollers();
+        self.start_parameter_refresh();
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {

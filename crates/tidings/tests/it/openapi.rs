@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 54] = [
+const EXPECTED: [&str; 55] = [
     "DELETE /api/schedules/{name}",
     "DELETE /authorized-accounts",
     "DELETE /channels/webhook/disabled/{id}",
@@ -16,6 +16,7 @@ const EXPECTED: [&str; 54] = [
     "DELETE /tokens/{id}",
     "GET /admin/backup",
     "GET /alerts",
+    "GET /alerts/export",
     "GET /alerts/{PartitionKey}/{SortKey}",
     "GET /api/message-types",
     "GET /api/messages",

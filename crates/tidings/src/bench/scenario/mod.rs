@@ -11,6 +11,7 @@ use super::client::{Connection, Response};
 use super::error::Error;
 use super::tally::Tally;
 
+pub mod alerts;
 mod basic;
 mod events;
 mod rules;
@@ -20,6 +21,8 @@ pub use events::ingest_batch;
 
 /// The scenario that all others are compared with.
 pub const LIMIT: &str = "limit";
+/// The scenario that needs alerts to be there.
+pub const ALERTS_READ: &str = "alerts-read";
 
 /// Everything that `tidings bench` can run, in the order of its table.
 pub const ALL: &[Scenario] = &[
@@ -34,6 +37,11 @@ pub const ALL: &[Scenario] = &[
     Scenario { name: "events-read", about: "GET /events, pages of 50, newest first", kind: Kind::Http(events::read) },
     Scenario { name: "tickets", about: "tickets in turn: open, read, comment, list", kind: Kind::Http(tickets::all) },
     Scenario { name: "tickets-read", about: "GET /tickets/{ticket_id}", kind: Kind::Http(tickets::read) },
+    Scenario {
+        name: ALERTS_READ,
+        about: "GET /alerts, 1000 rows of one day out of all that are stored",
+        kind: Kind::Http(alerts::read),
+    },
     Scenario { name: "rules", about: "an event against --rules rules, one thread", kind: Kind::Local(rules::indexed) },
     Scenario {
         name: "rules-naive",
