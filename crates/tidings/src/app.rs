@@ -19,7 +19,7 @@ use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
-use crate::inbox;
+use crate::inbox::{self, Inbox};
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
@@ -61,6 +61,7 @@ pub struct Parts {
     pub events: Events,
     pub live: Live,
     pub ingest: Arc<Ingest>,
+    pub inbox: Inbox,
     /// The built-in push server, unless it is switched off.
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
@@ -158,6 +159,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         tickets::alerts_table(),
         messages::counters::table(),
         messages::dead::table(),
+        messages::dead::job::table(),
         messages::deliver::targets::table(),
         rules::record::table(),
         rules::job::table(),
@@ -208,6 +210,7 @@ impl App {
                 .map_err(|source| StartError::Write { path, source })
         });
         let live = Live::default();
+        let arrivals: Arc<inbox::Live> = Arc::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
         let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
         let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
@@ -220,7 +223,8 @@ impl App {
             Arc::clone(&rules.book),
             &config,
         )
-        .signalling(Arc::clone(&messages.signals));
+        .signalling(Arc::clone(&messages.signals))
+        .announcing(Arc::clone(&arrivals));
         let push = open_push(&config, &listeners, &ingest).await?;
         let ingest = Arc::new(ingest);
         let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
@@ -241,6 +245,7 @@ impl App {
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
+            inbox: Inbox::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), arrivals),
             push,
             schedules,
             messages,
@@ -325,6 +330,7 @@ impl Services {
         }
         self.start_audit_pollers();
         self.start_parameter_refresh();
+        messages::dead::start(self);
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {
@@ -357,6 +363,8 @@ impl Services {
             metrics: Arc::clone(&self.metrics),
             settings: Settings::of(&self.config),
             signals: Arc::clone(&self.messages.signals),
+            arrivals: Arc::clone(&self.inbox.live),
+            traffic: Arc::clone(&self.ingest.traffic),
             stop: self.workers.stopping(),
         }
     }

@@ -56,7 +56,7 @@ async fn fill(target: &Target, events: u64, message: &'static str, with: Fill) -
 
 /// One connection: takes batches until none is left.
 async fn store(target: Target, batch: u32, with: Fill, left: Arc<AtomicU64>, bar: ProgressBar) -> Result<(), Error> {
-    let options = Options { batch, rules: 0, token: target.token.clone() };
+    let options = Options { batch, rules: 0, entries: 0, token: target.token.clone() };
     let mut caller = with(&options).caller();
     let mut connection = runner::open(target.address, NAME).await?;
     while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {

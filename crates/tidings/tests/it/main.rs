@@ -20,6 +20,7 @@ mod duplicates;
 mod envelopes;
 mod faults;
 mod idempotency;
+mod inbox;
 mod lists;
 mod messages;
 mod observability;
