@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
+use crate::bus::{self, Bus};
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
@@ -64,6 +65,7 @@ pub struct Parts {
     pub messages: Arc<Messages>,
     pub senders: Senders,
     pub rules: Rules,
+    pub bus: Arc<Bus>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
     pub limits: RequestLimits,
@@ -150,6 +152,8 @@ pub fn tables(stage: &str) -> Vec<Table> {
         rules::record::table(),
         rules::job::table(),
         rules::window::table(),
+        bus::table(),
+        bus::seen_table(),
     ]
     .map(Clone::clone)
     .to_vec();
@@ -219,6 +223,8 @@ impl App {
         let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
+        let workers = Workers::default();
+        let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
         let parts = Parts {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
@@ -237,7 +243,8 @@ impl App {
             messages,
             senders,
             rules,
-            workers: Workers::default(),
+            bus,
+            workers,
             limit: limit.transpose()?,
             limits: RequestLimits::of(&config.limits),
             reload: Reload::new(reload, &config),
@@ -283,6 +290,7 @@ impl App {
             let _ = server.await;
         }
         services.workers.ended().await;
+        services.bus.flush(true).await;
         if let Some(push) = &services.push {
             push.close().await;
         }
@@ -308,6 +316,7 @@ impl Services {
     fn start_workers(&self) {
         let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
         self.workers.run("schedules", schedules);
+        self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
