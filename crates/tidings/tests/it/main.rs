@@ -4,6 +4,7 @@
 
 #![cfg(test)]
 
+mod alerts;
 mod audit;
 mod auth;
 mod batches;
@@ -20,6 +21,7 @@ mod duplicates;
 mod envelopes;
 mod faults;
 mod idempotency;
+mod inbox;
 mod lists;
 mod messages;
 mod observability;
@@ -33,5 +35,6 @@ mod rules;
 mod schedules;
 mod streams;
 mod support;
+mod tickets;
 mod tokens;
 mod traces;
