@@ -6,6 +6,7 @@ mod backup;
 mod check_config;
 mod client;
 mod output;
+mod queues;
 mod rules;
 mod send;
 mod serve;
@@ -38,6 +39,7 @@ enum Command {
     Tail(tail::Arguments),
     Rules(rules::Arguments),
     Alerts(alerts::Arguments),
+    Queues(queues::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
     /// Measure this machine: the built-in load generator and its report
@@ -108,6 +110,7 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Tail(arguments) => tail::run(arguments).await,
         Command::Rules(arguments) => rules::run(&arguments),
         Command::Alerts(arguments) => alerts::run(arguments).await,
+        Command::Queues(arguments) => queues::run(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Bench(arguments) => {
