@@ -5,6 +5,7 @@ mod alerts;
 mod backup;
 mod check_config;
 mod client;
+mod map;
 mod output;
 mod queues;
 mod rules;
@@ -40,6 +41,7 @@ enum Command {
     Rules(rules::Arguments),
     Alerts(alerts::Arguments),
     Queues(queues::Arguments),
+    Map(map::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
     /// Measure this machine: the built-in load generator and its report
@@ -111,6 +113,7 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Rules(arguments) => rules::run(&arguments),
         Command::Alerts(arguments) => alerts::run(arguments).await,
         Command::Queues(arguments) => queues::run(arguments).await,
+        Command::Map(arguments) => map::run(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Bench(arguments) => {
