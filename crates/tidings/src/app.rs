@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
+use crate::business::{self, Business};
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
@@ -36,6 +37,8 @@ use crate::{push, schedules};
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_MOST: usize = 20_000;
+/// How often old entries of the audit log are removed, if they are.
+const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 /// How often a node looks for work that another one left behind.
 const FANOUT_EVERY: Duration = Duration::from_secs(5);
 
@@ -53,7 +56,7 @@ pub struct Parts {
     pub embedded: Option<Arc<Embedded>>,
     pub metrics: Arc<Metrics>,
     pub tokens: Tokens,
-    pub audit: Audit,
+    pub audit: Arc<Audit>,
     pub sealer: Sealer,
     pub idempotency: Idempotency,
     pub events: Events,
@@ -64,6 +67,7 @@ pub struct Parts {
     pub schedules: Arc<Schedules>,
     pub messages: Arc<Messages>,
     pub tickets: Arc<Tickets>,
+    pub business: Business,
     pub senders: Senders,
     pub rules: Rules,
     pub workers: Workers,
@@ -157,6 +161,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
     ]
     .map(Clone::clone)
     .to_vec();
+    tables.extend(business::tables().map(Clone::clone));
     tables.push(messages::record::table(stage));
     tables
 }
@@ -216,13 +221,14 @@ impl App {
         let push = open_push(&config, &listeners, &ingest).await?;
         let ingest = Arc::new(ingest);
         let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
+        let business = Business::new(&ingest, &config);
         let senders =
             Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
         let parts = Parts {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
-            audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
+            audit: Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock))),
             sealer,
             idempotency: Idempotency::new(
                 Arc::clone(&store),
@@ -237,6 +243,7 @@ impl App {
             schedules,
             messages,
             tickets,
+            business,
             senders,
             rules,
             workers: Workers::default(),
@@ -321,6 +328,17 @@ impl Services {
                     let swept = embedded.sweep(SWEEP_MOST).await.map_err(|e| e.to_string())?;
                     metrics.expired.inc_by(swept as u64);
                     Ok(())
+                }
+            });
+        }
+        if let Ok(days @ 1..) = u32::try_from(self.config.retention.audit_days) {
+            let services = self.clone();
+            self.workers.spawn("audit", AUDIT_EVERY, move || {
+                let services = services.clone();
+                let kept = Duration::from_secs(u64::from(days) * 86_400);
+                async move {
+                    let before = services.clock.now().saturating_sub(kept).map_err(|e| e.to_string())?;
+                    services.audit.expire(before).await.map(drop).map_err(|e| e.to_string())
                 }
             });
         }

@@ -7,6 +7,7 @@ pub mod admin;
 pub mod app;
 pub mod audit;
 pub mod bench;
+pub mod business;
 pub mod channel;
 pub mod cli;
 pub mod clock;

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 pub use read::{Draft, Limits, Received, read_events};
 
+use crate::business::event;
 use crate::config::Config;
 use crate::events::record::{self, NewEvent};
 use crate::events::{Live, LiveEvent};
@@ -148,6 +149,11 @@ impl Ingest {
         let mut transactions = Vec::with_capacity(arrivals.len());
         let mut prepared = Vec::with_capacity(arrivals.len());
         for arrival in arrivals {
+            let errors = event::check(&arrival.envelope);
+            if !errors.is_empty() {
+                prepared.push(Err(rejection(errors, false)));
+                continue;
+            }
             let json = arrival.envelope.to_json();
             if json.len() > STORED_BYTES {
                 let message = format!("the event has {} bytes, at most {STORED_BYTES} can be stored", json.len());

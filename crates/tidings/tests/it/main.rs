@@ -8,6 +8,7 @@ mod audit;
 mod auth;
 mod batches;
 mod bodies;
+mod business;
 mod channels;
 mod cli;
 mod cloudevents;

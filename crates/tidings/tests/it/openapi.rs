@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 45] = [
+const EXPECTED: [&str; 46] = [
     "DELETE /api/schedules/{name}",
     "DELETE /channels/webhook/disabled/{id}",
     "DELETE /rules/{name}",
@@ -21,6 +21,7 @@ const EXPECTED: [&str; 45] = [
     "GET /api/schedules",
     "GET /api/schedules/{name}",
     "GET /audit-log",
+    "GET /audit-log/export",
     "GET /audit-log/verify",
     "GET /channels/webhook/disabled",
     "GET /dead-letters",
