@@ -11,6 +11,8 @@ use tidings_store::embedded::{Embedded, Options};
 use tidings_store::{Store, Table};
 use tokio::net::TcpListener;
 
+use crate::alerts::follow::AlertFollower;
+use crate::alerts::{self, Alerts};
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
 use crate::business::{self, Business};
@@ -66,6 +68,7 @@ pub struct Parts {
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
     pub messages: Arc<Messages>,
+    pub alerts: Alerts,
     pub tickets: Arc<Tickets>,
     pub business: Business,
     pub senders: Senders,
@@ -148,12 +151,17 @@ pub fn tables(stage: &str) -> Vec<Table> {
         secrets::table(),
         http::idempotency_table(),
         inbox::record::table(),
+        alerts::record::table(),
+        alerts::record::sources_table(),
+        alerts::record::rest_table(),
+        alerts::accounts::table(),
         push::table(),
         schedules::table(),
         tickets::table(),
         tickets::alerts_table(),
         messages::counters::table(),
         messages::dead::table(),
+        messages::dead::job::table(),
         messages::deliver::targets::table(),
         rules::record::table(),
         rules::job::table(),
@@ -206,8 +214,8 @@ impl App {
         });
         let live = Live::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
-        let messages =
-            Arc::new(Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?);
+        let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
+        let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -242,6 +250,7 @@ impl App {
             push,
             schedules,
             messages,
+            alerts: Alerts::new(Arc::clone(&store), Arc::clone(&clock), &config),
             tickets,
             business,
             senders,
@@ -261,6 +270,7 @@ impl App {
         let push_url = parts.config.push.listen.address().map(|address| format!("http://{address}"));
         let services = Services(Arc::new(parts));
         let first_token = services.make_first_token().await?;
+        services.take_authorized_accounts(&services.config.process_alerts).await?;
         Ok(Self { services, listeners, url, push_url, first_token })
     }
 
@@ -320,6 +330,7 @@ impl Services {
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
+        messages::dead::start(self);
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {

@@ -11,6 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::messages::metrics::DeliveryMetrics;
+
 /// From half a millisecond to about half a minute.
 const SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 const TRANSACTIONS: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0, 1024.0];
@@ -50,6 +52,7 @@ pub struct Metrics {
     pub store_sequence: Gauge,
     pub store_disk_bytes: Gauge,
     pub connections: Gauge,
+    pub delivery: DeliveryMetrics,
 }
 
 /// The counters of one route, looked up once.
@@ -76,6 +79,7 @@ impl Default for Metrics {
             store_sequence: Gauge::default(),
             store_disk_bytes: Gauge::default(),
             connections: Gauge::default(),
+            delivery: DeliveryMetrics::default(),
             registry: Registry::default(),
         };
         registry.register("http_requests", "HTTP requests by route and class of status", metrics.requests.clone());
@@ -102,6 +106,7 @@ impl Default for Metrics {
             metrics.store_disk_bytes.clone(),
         );
         registry.register("http_connections", "Open HTTP connections", metrics.connections.clone());
+        metrics.delivery.register(&mut registry);
         Self { registry, ..metrics }
     }
 }

@@ -4,6 +4,7 @@
 
 #![cfg(test)]
 
+mod alerts;
 mod audit;
 mod auth;
 mod batches;
