@@ -105,7 +105,7 @@ async fn a_program_that_hangs_is_ended_with_all_it_started() {
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let settings = Invoices { tesseract: script.display().to_string(), ..Invoices::default() };
     let read = Reader::new(&settings).read(&directory.path().join("plain.png"), Duration::from_secs(3)).await;
-    assert_eq!(read, Err(Failure::File("reading it took longer than allowed".to_owned())));
+    assert_eq!(read, Err(Failure::Here("reading it took longer than allowed".to_owned())));
     let pid = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     // Killed, it stays a zombie until its parent, which is nobody of ours any more, takes note.
