@@ -47,7 +47,7 @@ pub async fn tell(ingest: &Ingest, told: Told<'_>, origin: Origin<'_>, writes: V
         data: told.data.to_string(),
         extensions: Vec::new(),
     };
-    let arrival = Arrival { envelope, with: Companions { writes, messages: Vec::new() } };
+    let arrival = Arrival { envelope, with: Companions { writes, ..Companions::default() } };
     let mut receipts = ingest.accept_each(vec![arrival]).await?;
     let receipt = receipts.pop().unwrap_or_else(|| Err(Error::Corrupt("an event got no receipt".to_owned())))?;
     match receipt.status {

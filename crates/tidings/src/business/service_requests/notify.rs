@@ -11,7 +11,9 @@ use uuid::Uuid;
 use crate::business::event;
 use crate::business::handled;
 use crate::config::Config;
-use crate::inbox::record::{self as inbox, About, Entry, Kind};
+use crate::inbox;
+use crate::inbox::record::{self, About, Entry, Kind};
+use crate::ingest::Ingest;
 use crate::messages::Messages;
 use crate::messages::record::{Message, NewMessage};
 
@@ -23,14 +25,18 @@ pub struct Notifier {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     messages: Arc<Messages>,
+    /// Told of new entries, for those who watch.
+    arrivals: Arc<inbox::Live>,
     keep_seconds: i64,
 }
 
 impl Notifier {
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, messages: Arc<Messages>, config: &Config) -> Self {
+    pub fn new(ingest: &Ingest, messages: Arc<Messages>, config: &Config) -> Self {
+        let (store, clock, arrivals) =
+            (Arc::clone(&ingest.store), Arc::clone(&ingest.clock), Arc::clone(&ingest.arrivals));
         let days = i64::try_from(config.retention.notifications_days).unwrap_or(i64::MAX);
-        Self { store, clock, messages, keep_seconds: days.saturating_mul(DAY_SECONDS) }
+        Self { store, clock, messages, arrivals, keep_seconds: days.saturating_mul(DAY_SECONDS) }
     }
 
     /// Tells the user, once for each event.
@@ -48,6 +54,7 @@ impl Notifier {
         match self.store.transact(writes).await {
             Ok(()) => {
                 self.messages.signals.created([&message]);
+                self.arrivals.announce([entry.user.as_str()]);
                 Ok(())
             }
             // Somebody else did it at the same time.
@@ -60,9 +67,9 @@ impl Notifier {
         let now = self.clock.now();
         Entry {
             user: words.user.clone(),
-            time: inbox::time_of(now, &envelope.event_id, envelope.source.as_deref()),
+            time: record::time_of(now, &envelope.event_id, envelope.source.as_deref()),
             kind: Kind::Notice,
-            status: inbox::Status::Unread,
+            status: record::Status::Unread,
             title: words.title.clone(),
             text: words.text.clone(),
             about: About::default(),
@@ -71,7 +78,7 @@ impl Notifier {
             correlation_id: envelope.correlation_id.clone(),
             created_at: now,
             read_at: None,
-            ttl: now.as_second().saturating_add(self.keep_seconds),
+            ttl: record::expiry(now, self.keep_seconds),
         }
     }
 
