@@ -16,6 +16,8 @@ use tokio::sync::Notify;
 
 pub use read::{Draft, Limits, Received, read_events};
 
+use crate::bus::{Bus, BusError, Prepared, Sent};
+use crate::business::{event, message};
 use crate::config::Config;
 use crate::events::record::{self, NewEvent};
 use crate::events::{Live, LiveEvent};
@@ -69,6 +71,8 @@ pub struct Companions {
     pub writes: Vec<Write>,
     /// Messages of that part: stored, counted, shown in the event's outcome, and announced.
     pub messages: Vec<Message>,
+    /// What goes on by the bus with it; its writes are among the others.
+    pub sent: Vec<Sent>,
 }
 
 /// Accepts events: one transaction for each, with everything that follows from it.
@@ -84,8 +88,10 @@ pub struct Ingest {
     pub new_job: Arc<Notify>,
     /// Rung when an event has made messages.
     signals: Arc<Signals>,
+    /// Where the four business events go on.
+    bus: Option<Arc<Bus>>,
     /// Told whose inbox has something new.
-    arrivals: Arc<inbox::Live>,
+    pub arrivals: Arc<inbox::Live>,
     /// How many events have come in: who does work in the background makes room for them.
     pub traffic: Arc<AtomicU64>,
     retention_seconds: i64,
@@ -116,6 +122,7 @@ impl Ingest {
             reactor,
             new_job: Arc::default(),
             signals: Arc::default(),
+            bus: None,
             arrivals: Arc::default(),
             traffic: Arc::default(),
             retention_seconds: seconds(config.retention.events_days, DAY_SECONDS),
@@ -136,6 +143,28 @@ impl Ingest {
     pub fn announcing(mut self, arrivals: Arc<inbox::Live>) -> Self {
         self.arrivals = arrivals;
         self
+    }
+
+    /// Sends the four business events on by this bus, in their own transactions.
+    #[must_use]
+    pub fn forwarding(mut self, bus: Arc<Bus>) -> Self {
+        self.bus = Some(bus);
+        self
+    }
+
+    /// What takes a business event to its handler, or why that is not possible; empty for other events.
+    async fn forward(&self, envelope: &Envelope) -> Result<Result<Prepared, Receipt>, Error> {
+        let (Some(bus), Some(kind)) = (&self.bus, event::kind_of(envelope)) else { return Ok(Ok(Prepared::default())) };
+        match bus.prepare(kind.entity(), message::of(kind, envelope)).await {
+            Ok(prepared) => Ok(Ok(prepared)),
+            Err(BusError::TooLarge(why)) => Ok(Err(rejection(vec![FieldError::new("", why)], true))),
+            Err(error @ BusError::NoEntity(_)) => {
+                tracing::warn!(%error, event = envelope.event_id, "nobody handles an event");
+                Ok(Ok(Prepared::default()))
+            }
+            Err(BusError::Store(error)) => Err(error),
+            Err(error) => Err(Error::failed("an event cannot be put on the bus", error)),
+        }
     }
 
     /// Stores the good events, each in a transaction of its own. An error means that some may not be stored:
@@ -166,29 +195,46 @@ impl Ingest {
         self.traffic.fetch_add(arrivals.len() as u64, Ordering::Relaxed);
         let mut transactions = Vec::with_capacity(arrivals.len());
         let mut prepared = Vec::with_capacity(arrivals.len());
-        for arrival in arrivals {
+        for mut arrival in arrivals {
+            let errors = event::check(&arrival.envelope);
+            if !errors.is_empty() {
+                prepared.push(Err(rejection(errors, false)));
+                continue;
+            }
             let json = arrival.envelope.to_json();
             if json.len() > STORED_BYTES {
                 let message = format!("the event has {} bytes, at most {STORED_BYTES} can be stored", json.len());
                 prepared.push(Err(rejection(vec![FieldError::new("", message)], true)));
                 continue;
             }
+            let forwarded = match self.forward(&arrival.envelope).await? {
+                Ok(forwarded) => forwarded,
+                Err(rejected) => {
+                    prepared.push(Err(rejected));
+                    continue;
+                }
+            };
+            arrival.with.writes.extend(forwarded.writes());
+            arrival.with.sent.clone_from(&forwarded.sent);
             let rules = self.rules.matching(&json);
             let (writes, noted) = self.transaction(&arrival, json, rules, &BTreeSet::new(), now).await?;
             transactions.push(writes);
-            prepared.push(Ok((arrival, noted)));
+            prepared.push(Ok((arrival, noted, forwarded)));
         }
         let mut outcomes = self.store.transact_each(transactions).await.into_iter();
         let mut receipts = Vec::with_capacity(prepared.len());
         for arrival in prepared {
             receipts.push(match arrival {
                 Err(rejected) => Ok(rejected),
-                Ok((arrival, noted)) => {
+                Ok((arrival, noted, forwarded)) => {
                     let outcome = outcomes
                         .next()
                         .unwrap_or_else(|| Err(Error::ReadOnly("the store gave too few answers".to_owned())));
                     match self.without_repeats(&arrival, outcome, noted, now).await {
-                        Ok((outcome, noted)) => self.receipt(arrival.envelope, outcome, noted, now),
+                        Ok((outcome, noted)) => {
+                            forwarded.resolve(&outcome);
+                            self.receipt(arrival.envelope, outcome, noted, now)
+                        }
                         Err(error) => Err(error),
                     }
                 }
@@ -228,7 +274,7 @@ impl Ingest {
             reacted: None,
         };
         let mut caused = Vec::new();
-        if !rules.is_empty() || !with.messages.is_empty() {
+        if !rules.is_empty() || !with.messages.is_empty() || !with.sent.is_empty() {
             let reaction = self.reactor.react(&new, &rules, silent, with).await?;
             let Reaction { writes, markers, outcome, messages, told } = reaction;
             caused = writes;

@@ -163,6 +163,7 @@ impl Sheet {
             sheet.reaction.writes.push(write);
             sheet.reaction.outcome.sent(message);
         }
+        with.sent.iter().for_each(|sent| sheet.reaction.outcome.forwarded(sent));
         sheet.reaction.messages.clone_from(&with.messages);
         Ok(sheet)
     }
