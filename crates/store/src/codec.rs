@@ -65,7 +65,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
         }
         Value::N(number) => {
             out.push(TAG_NUMBER);
-            out.extend(number.to_sortable());
+            number.put_sortable(out);
         }
         Value::B(bytes) => {
             out.push(TAG_BYTES);

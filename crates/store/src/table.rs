@@ -29,6 +29,8 @@ struct Spec {
     sort: Option<KeyAttribute>,
     indexes: Vec<Index>,
     ttl: Option<Name>,
+    ordered: bool,
+    lists: Option<usize>,
 }
 
 /// A secondary index. An item without its key attributes is simply not in it.
@@ -50,6 +52,8 @@ impl Table {
             sort: None,
             indexes: Vec::new(),
             ttl: None,
+            ordered: false,
+            lists: None,
         }))
     }
 
@@ -77,6 +81,31 @@ impl Table {
     #[must_use]
     pub fn ttl(self, name: impl Into<Name>) -> Self {
         self.change(|spec| spec.ttl = Some(name.into()))
+    }
+
+    /// Says that most items come in the order of their keys, as those of a log do. An engine may keep such a table
+    /// apart, where nothing has to be sorted in; it means nothing else.
+    #[must_use]
+    pub fn ordered(self) -> Self {
+        self.change(|spec| spec.ordered = true)
+    }
+
+    /// Says that items come in crowds: entries of an index that come together, and whose sort keys start with the same
+    /// `bytes` bytes, may be kept in one list. An engine that gains nothing from it need not; it means nothing else.
+    #[must_use]
+    pub fn lists(self, bytes: usize) -> Self {
+        self.change(|spec| spec.lists = Some(bytes))
+    }
+
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        self.0.ordered
+    }
+
+    /// See [`Table::lists`].
+    #[must_use]
+    pub fn list_bytes(&self) -> Option<usize> {
+        self.0.lists
     }
 
     #[must_use]

@@ -1,7 +1,8 @@
 //! What a transaction will write, worked out as far as possible before the committer sees it.
 //!
 //! Checking, encoding and the keys of new index entries happen in the caller's task; the one committer
-//! thread is left with reading what is there, deciding, and handing bytes to the log.
+//! thread is left with reading what is there, deciding, and handing bytes to the log. It is not even left with
+//! throwing an item away: memory that one thread took and another returns is dear.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::{Tables, keys};
 use crate::Error;
 use crate::codec;
 use crate::item::{Item, Key};
-use crate::table::{Index, Table};
+use crate::table::{Index, KeyKind, Table};
 use crate::write::{Condition, Write, check_transaction};
 
 pub struct Plan {
@@ -22,17 +23,17 @@ pub struct Plan {
 
 pub struct Step {
     pub ids: Arc<TableIds>,
-    pub key: Key,
+    pub table: Table,
     pub item_key: Slice,
+    pub condition: Condition,
     pub action: Action,
-    pub write: Write,
 }
 
 pub enum Action {
     /// Store this; everything about it is known.
     Put(Stored),
     /// What will be stored depends on what is there.
-    Update,
+    Update(Write),
     Delete,
     Check,
 }
@@ -40,8 +41,16 @@ pub enum Action {
 /// An item as it goes to disk, with the index entries that lead to it.
 pub struct Stored {
     pub bytes: Slice,
-    pub entries: Vec<Slice>,
+    pub entries: Vec<Entry>,
     pub expiry: Option<i64>,
+}
+
+/// An index entry that leads to an item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub key: Vec<u8>,
+    /// How much of it the entries of one list have in common, if it may be in one.
+    pub shared: Option<usize>,
 }
 
 pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
@@ -51,17 +60,20 @@ pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
     for (write, key) in writes.into_iter().zip(all_keys) {
         let ids = Arc::clone(tables.ids(write.table())?);
         let item_key = Slice::from(keys::item(ids.table, &key));
-        let action = match &write {
-            Write::Put { table, item, .. } => Action::Put(stored(table, &ids, &key, item)),
-            Write::Update { .. } => Action::Update,
-            Write::Delete { .. } => Action::Delete,
-            Write::Check { .. } => Action::Check,
+        let (table, condition, action) = match write {
+            Write::Put { table, item, condition } => {
+                let stored = stored(&table, &ids, &key, &item);
+                (table, condition, Action::Put(stored))
+            }
+            Write::Update { ref table, ref condition, .. } => (table.clone(), condition.clone(), Action::Update(write)),
+            Write::Delete { table, condition, .. } => (table, condition, Action::Delete),
+            Write::Check { table, condition, .. } => (table, condition, Action::Check),
         };
         bytes += match &action {
             Action::Put(stored) => stored.bytes.len(),
             _ => 64,
         };
-        steps.push(Step { ids, key, item_key, action, write });
+        steps.push(Step { ids, table, item_key, condition, action });
     }
     Ok(Plan { steps, bytes })
 }
@@ -73,11 +85,14 @@ pub fn stored(table: &Table, ids: &TableIds, key: &Key, item: &Item) -> Stored {
 }
 
 /// The index entries that lead to an item, which has been checked.
-pub fn entries(table: &Table, ids: &TableIds, key: &Key, item: &Item) -> Vec<Slice> {
+pub fn entries(table: &Table, ids: &TableIds, key: &Key, item: &Item) -> Vec<Entry> {
     let mut entries = Vec::with_capacity(ids.indexes.len());
     for (index, id) in table.indexes().iter().zip(&ids.indexes) {
-        let entry = keys::index_entry_of_item(*id, index, item, key, same_sort(table, index));
-        entries.extend(entry.map(Slice::from));
+        let key = keys::index_entry_of_item(*id, index, item, key, same_sort(table, index));
+        entries.extend(key.map(|key| {
+            let shared = list_bytes(table, index).and_then(|bytes| keys::shared_len(&key, index.partition.1, bytes));
+            Entry { key, shared }
+        }));
     }
     entries
 }
@@ -87,16 +102,21 @@ pub fn same_sort(table: &Table, index: &Index) -> bool {
     index.sort.is_some() && index.sort.as_ref() == table.sort_attribute()
 }
 
+/// How many bytes of the sort key the entries of one list share, if an index has lists.
+pub fn list_bytes(table: &Table, index: &Index) -> Option<usize> {
+    table.list_bytes().filter(|_| index.sort.as_ref().is_some_and(|(_, kind)| *kind == KeyKind::S))
+}
+
 impl Step {
     /// Whether the item as it is must be read: to decide, to change it, or to find entries that go with it.
     pub fn needs_present(&self) -> bool {
-        let table = self.write.table();
-        if *self.write.condition() == Condition::Fresh && matches!(self.action, Action::Put(_)) {
+        let is_put = matches!(self.action, Action::Put(_));
+        if is_put && self.condition == Condition::Fresh {
             return false;
         }
-        !matches!(self.action, Action::Put(_))
-            || *self.write.condition() != Condition::None
-            || !table.indexes().is_empty()
-            || table.ttl_attribute().is_some()
+        !is_put
+            || self.condition != Condition::None
+            || !self.table.indexes().is_empty()
+            || self.table.ttl_attribute().is_some()
     }
 }
