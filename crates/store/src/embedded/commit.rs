@@ -157,7 +157,7 @@ impl Committer {
                 // The list is a hint: the item may be gone since, or have got another expiry.
                 let item = self.item(&key, ids.apart, group)?;
                 let Some(item) = item.filter(|item| table.is_expired(item, now)) else { continue };
-                let gone = plan::entries(table, ids, &table.key_of(&item)?, &item);
+                let gone = plan::entries(table, ids, &key, &item)?;
                 let apart = ids.apart;
                 let change =
                     Change { item_key: key, apart, bytes: None, gone, new: Vec::new(), expires: None, expiry: None };
@@ -205,7 +205,7 @@ impl Committer {
 fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, Error> {
     let Step { ids, table, item_key, action, .. } = step;
     let gone = match &stored {
-        Some(item) if !matches!(action, Action::Check) => plan::entries(&table, &ids, &table.key_of(item)?, item),
+        Some(item) if !matches!(action, Action::Check) => plan::entries(&table, &ids, &item_key, item)?,
         _ => Vec::new(),
     };
     let had_expiry = stored.as_ref().and_then(|item| table.expiry_of(item));
@@ -221,7 +221,7 @@ fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, 
         Action::Update(write) => {
             let before = stored.filter(|item| !table.is_expired(item, now));
             let Some(after) = write.apply(before)? else { return Ok(None) };
-            plan::stored(&table, &ids, &table.key_of(&after)?, &after)
+            plan::stored(&table, &ids, &item_key, &after, after.size())?
         }
     };
     // An expiry that was there before is on a list already.

@@ -9,7 +9,7 @@
 use crate::item::{Item, Key, KeyValue, Value};
 use crate::number::Number;
 use crate::query::Range;
-use crate::table::{Index, KeyKind};
+use crate::table::{Index, KeyKind, Table};
 
 /// Marks a zero byte inside text, where a bare zero would end it.
 const ESCAPED: u8 = 0xFF;
@@ -58,6 +58,17 @@ pub fn item(table: u16, key: &Key) -> Vec<u8> {
     out
 }
 
+/// The bytes of the key of an item, which has been checked.
+pub fn of_item(id: u16, table: &Table, item: &Item) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(96);
+    out.extend(id.to_be_bytes());
+    put_value(&mut out, item.get(&table.partition_attribute().0)?)?;
+    if let Some((sort, _)) = table.sort_attribute() {
+        put_value(&mut out, item.get(sort)?)?;
+    }
+    Some(out)
+}
+
 /// The bytes of an index entry: `entry` is the key in the index, `own` the key in the table. With `same_sort`
 /// both have the same sort key, and it stands there once.
 pub fn index_entry(index: u16, entry: &Key, own: &Key, same_sort: bool) -> Vec<u8> {
@@ -72,19 +83,42 @@ pub fn index_entry(index: u16, entry: &Key, own: &Key, same_sort: bool) -> Vec<u
     out
 }
 
-/// The index entry of an item that has been checked, or `None` if the item is not in the index.
-pub fn index_entry_of_item(id: u16, index: &Index, item: &Item, own: &Key, same_sort: bool) -> Option<Vec<u8>> {
+/// The index entry of an item that has been checked, or `None` if the item is not in the index. With the `same_sort`
+/// the sort key stands there once.
+pub fn index_entry_of_item(id: u16, index: &Index, item: &Item, own: &OwnKey<'_>, same_sort: bool) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(128);
     out.extend(id.to_be_bytes());
     put_value(&mut out, item.get(&index.partition.0)?)?;
+    let (partition, sort) = own.parts();
+    if same_sort {
+        out.extend_from_slice(sort);
+        out.extend_from_slice(partition);
+        return Some(out);
+    }
     if let Some((sort, _)) = &index.sort {
         put_value(&mut out, item.get(sort)?)?;
     }
-    put(&mut out, &own.partition);
-    if let (Some(sort), false) = (&own.sort, same_sort) {
-        put(&mut out, sort);
-    }
+    out.extend_from_slice(partition);
+    out.extend_from_slice(sort);
     Some(out)
+}
+
+/// The key of an item in bytes, taken apart.
+pub struct OwnKey<'a> {
+    key: &'a [u8],
+    sort_at: usize,
+}
+
+impl<'a> OwnKey<'a> {
+    pub fn new(table: &Table, key: &'a [u8]) -> Option<Self> {
+        let sort_at = 2 + part_len(key.get(2..)?, table.partition_attribute().1)?;
+        Some(Self { key, sort_at })
+    }
+
+    fn parts(&self) -> (&'a [u8], &'a [u8]) {
+        let (start, sort) = self.key.split_at_checked(self.sort_at).unwrap_or((self.key, &[]));
+        (start.get(2..).unwrap_or_default(), sort)
+    }
 }
 
 /// The same bytes as [`put`], from the attribute itself.

@@ -408,9 +408,9 @@ fn build_indexes(db: &Database, spaces: &Keyspaces, table: &Table, ids: &TableId
     };
     let mut batch = db.batch();
     for pair in spaces.items(ids.apart).prefix(ids.table.to_be_bytes()) {
-        let (_, value) = pair.into_inner().map_err(read_failed)?;
+        let (key, value) = pair.into_inner().map_err(read_failed)?;
         let item = codec::decode(&value)?;
-        for entry in plan::entries(table, ids, &table.key_of(&item)?, &item) {
+        for entry in plan::entries(table, ids, &key, &item)? {
             batch.insert(&spaces.index, entry.key, fjall::Slice::from([]));
         }
         if batch.len() >= 10_000 {

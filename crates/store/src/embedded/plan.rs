@@ -7,14 +7,16 @@
 use std::sync::Arc;
 
 use fjall::Slice;
+use rustc_hash::FxHashSet;
 
+use super::keys::OwnKey;
 use super::layout::TableIds;
 use super::{Tables, keys};
 use crate::Error;
 use crate::codec;
-use crate::item::{Item, Key};
+use crate::item::Item;
 use crate::table::{Index, KeyKind, Table};
-use crate::write::{Condition, Write, check_transaction};
+use crate::write::{Condition, Write, check_count, check_total, item_twice};
 
 pub struct Plan {
     pub steps: Vec<Step>,
@@ -54,20 +56,29 @@ pub struct Entry {
 }
 
 pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
-    let all_keys = check_transaction(&writes)?;
-    let mut steps = Vec::with_capacity(writes.len());
-    let mut bytes = 0;
-    for (write, key) in writes.into_iter().zip(all_keys) {
+    check_count(&writes)?;
+    let mut steps: Vec<Step> = Vec::with_capacity(writes.len());
+    let (mut bytes, mut total) = (0, 0);
+    for write in writes {
+        let size = write.checked_size()?;
+        total += size;
         let ids = Arc::clone(tables.ids(write.table())?);
-        let item_key = Slice::from(keys::item(ids.table, &key));
-        let (table, condition, action) = match write {
+        let (table, condition, item_key, action) = match write {
             Write::Put { table, item, condition } => {
-                let stored = stored(&table, &ids, &key, &item);
-                (table, condition, Action::Put(stored))
+                let item_key = item_key(&table, &ids, &item)?;
+                let stored = stored(&table, &ids, &item_key, &item, size)?;
+                (table, condition, item_key, Action::Put(stored))
             }
-            Write::Update { ref table, ref condition, .. } => (table.clone(), condition.clone(), Action::Update(write)),
-            Write::Delete { table, condition, .. } => (table, condition, Action::Delete),
-            Write::Check { table, condition, .. } => (table, condition, Action::Check),
+            Write::Update { ref table, ref key, ref condition, .. } => {
+                let item_key = Slice::from(keys::item(ids.table, key));
+                (table.clone(), condition.clone(), item_key, Action::Update(write))
+            }
+            Write::Delete { table, key, condition } => {
+                (table, condition, Slice::from(keys::item(ids.table, &key)), Action::Delete)
+            }
+            Write::Check { table, key, condition } => {
+                (table, condition, Slice::from(keys::item(ids.table, &key)), Action::Check)
+            }
         };
         bytes += match &action {
             Action::Put(stored) => stored.bytes.len(),
@@ -75,26 +86,54 @@ pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
         };
         steps.push(Step { ids, table, item_key, condition, action });
     }
+    if let Some(twice) = named_twice(&steps) {
+        return Err(item_twice(twice));
+    }
+    check_total(total)?;
     Ok(Plan { steps, bytes })
 }
 
-/// The bytes and entries of an item.
-pub fn stored(table: &Table, ids: &TableIds, key: &Key, item: &Item) -> Stored {
-    let entries = entries(table, ids, key, item);
-    Stored { bytes: Slice::from(codec::encode(item)), entries, expiry: table.expiry_of(item) }
+/// The table of an item that two of the steps are about.
+fn named_twice(steps: &[Step]) -> Option<&Table> {
+    // Few keys are compared sooner than hashed.
+    const FEW: usize = 6;
+    if steps.len() <= FEW {
+        let mut all = steps.iter().enumerate();
+        let is_twice = |n: usize, step: &Step| steps.iter().take(n).any(|other| other.item_key == step.item_key);
+        return all.find(|(n, step)| is_twice(*n, step)).map(|(_, step)| &step.table);
+    }
+    let mut seen = FxHashSet::default();
+    steps.iter().find(|step| !seen.insert(&*step.item_key)).map(|step| &step.table)
+}
+
+/// The bytes of the key of an item, which has been checked.
+pub fn item_key(table: &Table, ids: &TableIds, item: &Item) -> Result<Slice, Error> {
+    let key = keys::of_item(ids.table, table, item).map(Slice::from);
+    key.ok_or_else(|| Error::Corrupt(format!("an item of {} lacks its key", table.name())))
+}
+
+/// The bytes and entries of an item of that size.
+pub fn stored(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item, size: usize) -> Result<Stored, Error> {
+    let entries = entries(table, ids, item_key, item)?;
+    Ok(Stored { bytes: Slice::from(codec::encode_sized(item, size)), entries, expiry: table.expiry_of(item) })
 }
 
 /// The index entries that lead to an item, which has been checked.
-pub fn entries(table: &Table, ids: &TableIds, key: &Key, item: &Item) -> Vec<Entry> {
+pub fn entries(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item) -> Result<Vec<Entry>, Error> {
+    if ids.indexes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let own = OwnKey::new(table, item_key)
+        .ok_or_else(|| Error::Corrupt(format!("the key of an item of {} cannot be read", table.name())))?;
     let mut entries = Vec::with_capacity(ids.indexes.len());
     for (index, id) in table.indexes().iter().zip(&ids.indexes) {
-        let key = keys::index_entry_of_item(*id, index, item, key, same_sort(table, index));
+        let key = keys::index_entry_of_item(*id, index, item, &own, same_sort(table, index));
         entries.extend(key.map(|key| {
             let shared = list_bytes(table, index).and_then(|bytes| keys::shared_len(&key, index.partition.1, bytes));
             Entry { key, shared }
         }));
     }
-    entries
+    Ok(entries)
 }
 
 /// Whether an index sorts by the attribute that the table sorts by.

@@ -62,8 +62,8 @@ impl Reader<'_> {
                 Some(item) if !in_list => Ok(Some(item)),
                 // An entry stays in its list when its item goes or gets another place.
                 Some(item) => {
-                    let own = table.key_of(&item)?;
-                    let present = keys::index_entry_of_item(id, index, &item, &own, same_sort);
+                    let present = keys::OwnKey::new(table, &item_key)
+                        .and_then(|own| keys::index_entry_of_item(id, index, &item, &own, same_sort));
                     Ok(present.is_some_and(|present| present == entry).then_some(item))
                 }
                 None if in_list => Ok(None),
