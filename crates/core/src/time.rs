@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn every_time_is_written_as_the_calendar_says() {
         let ends = [Timestamp::MIN, Timestamp::MAX, Timestamp::UNIX_EPOCH];
-        let days = (-1000..=2_932_896).step_by(7).map(|day: i64| {
-            // Another time of each day, with the days around every turn of a year and of February among them.
+        let days = (-1000..2_932_890).step_by(61).map(|day: i64| {
+            // Another time of each day.
             Timestamp::from_microsecond(day * 86_400_000_000 + (day * 7_919_123_457).rem_euclid(86_400_000_000))
                 .unwrap()
         });
