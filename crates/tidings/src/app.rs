@@ -11,13 +11,16 @@ use tidings_store::embedded::{Embedded, Options};
 use tidings_store::{Store, Table};
 use tokio::net::TcpListener;
 
+use crate::alerts::follow::AlertFollower;
+use crate::alerts::{self, Alerts};
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
+use crate::bus::{self, Bus};
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
-use crate::inbox;
+use crate::inbox::{self, Inbox};
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
@@ -28,6 +31,7 @@ use crate::rules::notice::Settings;
 use crate::rules::{self, Rules};
 use crate::schedules::Schedules;
 use crate::secrets;
+use crate::tickets::{self, Tickets};
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
 use crate::{push, schedules};
@@ -57,13 +61,17 @@ pub struct Parts {
     pub idempotency: Idempotency,
     pub events: Events,
     pub live: Live,
-    pub ingest: Ingest,
+    pub ingest: Arc<Ingest>,
+    pub inbox: Inbox,
     /// The built-in push server, unless it is switched off.
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
     pub messages: Arc<Messages>,
+    pub alerts: Alerts,
+    pub tickets: Arc<Tickets>,
     pub senders: Senders,
     pub rules: Rules,
+    pub bus: Arc<Bus>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
     pub limits: RequestLimits,
@@ -142,14 +150,23 @@ pub fn tables(stage: &str) -> Vec<Table> {
         secrets::table(),
         http::idempotency_table(),
         inbox::record::table(),
+        alerts::record::table(),
+        alerts::record::sources_table(),
+        alerts::record::rest_table(),
+        alerts::accounts::table(),
         push::table(),
         schedules::table(),
+        tickets::table(),
+        tickets::alerts_table(),
         messages::counters::table(),
         messages::dead::table(),
+        messages::dead::job::table(),
         messages::deliver::targets::table(),
         rules::record::table(),
         rules::job::table(),
         rules::window::table(),
+        bus::table(),
+        bus::seen_table(),
     ]
     .map(Clone::clone)
     .to_vec();
@@ -196,9 +213,10 @@ impl App {
                 .map_err(|source| StartError::Write { path, source })
         });
         let live = Live::default();
+        let arrivals: Arc<inbox::Live> = Arc::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
-        let messages =
-            Arc::new(Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?);
+        let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
+        let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -208,17 +226,17 @@ impl App {
             Arc::clone(&rules.book),
             &config,
         )
-        .signalling(Arc::clone(&messages.signals));
-        let push = match &listeners.push {
-            Some(_) => {
-                let (store, clock, ids) = (Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids));
-                Some(Push::open(store, clock, ids, config.push.keep_hours).await?)
-            }
-            None => None,
-        };
-        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
+        .signalling(Arc::clone(&messages.signals))
+        .announcing(Arc::clone(&arrivals));
+        let push = open_push(&config, &listeners, &ingest).await?;
+        let ingest = Arc::new(ingest);
+        let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
+        let senders =
+            Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
+        let workers = Workers::default();
+        let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
         let parts = Parts {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
@@ -232,12 +250,16 @@ impl App {
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
+            inbox: Inbox::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), arrivals),
             push,
             schedules,
             messages,
+            alerts: Alerts::new(Arc::clone(&store), Arc::clone(&clock), &config),
+            tickets,
             senders,
             rules,
-            workers: Workers::default(),
+            bus,
+            workers,
             limit: limit.transpose()?,
             limits: RequestLimits::of(&config.limits),
             reload: Reload::new(reload, &config),
@@ -252,6 +274,7 @@ impl App {
         let push_url = parts.config.push.listen.address().map(|address| format!("http://{address}"));
         let services = Services(Arc::new(parts));
         let first_token = services.make_first_token().await?;
+        services.take_authorized_accounts(&services.config.process_alerts).await?;
         Ok(Self { services, listeners, url, push_url, first_token })
     }
 
@@ -283,6 +306,7 @@ impl App {
             let _ = server.await;
         }
         services.workers.ended().await;
+        services.bus.flush(true).await;
         if let Some(push) = &services.push {
             push.close().await;
         }
@@ -308,9 +332,11 @@ impl Services {
     fn start_workers(&self) {
         let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
         self.workers.run("schedules", schedules);
+        self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
+        messages::dead::start(self);
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {
@@ -343,6 +369,8 @@ impl Services {
             metrics: Arc::clone(&self.metrics),
             settings: Settings::of(&self.config),
             signals: Arc::clone(&self.messages.signals),
+            arrivals: Arc::clone(&self.inbox.live),
+            traffic: Arc::clone(&self.ingest.traffic),
             stop: self.workers.stopping(),
         }
     }
@@ -368,6 +396,15 @@ impl Services {
         self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
         Ok(Some(path))
     }
+}
+
+/// The built-in push server, if it has an address.
+async fn open_push(config: &Config, listeners: &Listeners, parts: &Ingest) -> Result<Option<Arc<Push>>, StartError> {
+    if listeners.push.is_none() {
+        return Ok(None);
+    }
+    let (store, clock, ids) = (Arc::clone(&parts.store), Arc::clone(&parts.clock), Arc::clone(&parts.ids));
+    Ok(Some(Push::open(store, clock, ids, config.push.keep_hours).await?))
 }
 
 /// Listens on the configured addresses, and puts the ports that were given into the configuration.

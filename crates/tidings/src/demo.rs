@@ -6,10 +6,28 @@ use serde_json::{Value, json};
 use tidings_core::envelope::{self, Defaults};
 
 use crate::app::Services;
+use crate::config::Config;
+use crate::config::schedules::Schedule;
 use crate::ingest::Draft;
 use crate::messages;
 
 const EVERY: Duration = Duration::from_millis(700);
+
+/// What the demo has in its configuration beside what is there: the seed's daily hello.
+pub fn configure(config: &mut Config) {
+    let name = "daily-hello";
+    if config.schedules.iter().any(|schedule| schedule.name == name) {
+        return;
+    }
+    let payload = json!({ "text": "hello world", "priority": "default", "tags": ["scheduled", "daily"] });
+    config.schedules.push(Schedule {
+        name: name.to_owned(),
+        cron: Some("0 9 * * *".to_owned()),
+        message_type: "scheduled_hello".to_owned(),
+        payload: serde_json::from_value(payload).unwrap_or_default(),
+        ..Schedule::default()
+    });
+}
 
 /// Starts playing; it stops with the server.
 pub fn play(services: &Services) {

@@ -4,9 +4,12 @@
 //! `app` puts the parts together; `http` is what every call has in common; `cli` is the command line.
 
 pub mod admin;
+pub mod alerts;
 pub mod app;
 pub mod audit;
 pub mod bench;
+pub mod bus;
+pub mod centre;
 pub mod channel;
 pub mod cli;
 pub mod clock;
@@ -17,12 +20,14 @@ pub mod http;
 pub mod inbox;
 pub mod ingest;
 pub mod messages;
+pub mod origin;
 pub mod outbound;
 pub mod push;
 pub mod reload;
 pub mod rules;
 pub mod schedules;
 pub mod secrets;
+pub mod tickets;
 pub mod tokens;
 pub mod trace;
 pub mod workers;

@@ -5,6 +5,7 @@ mod backup;
 mod check_config;
 mod client;
 mod output;
+mod queues;
 mod rules;
 mod send;
 mod serve;
@@ -36,6 +37,7 @@ enum Command {
     Send(send::Arguments),
     Tail(tail::Arguments),
     Rules(rules::Arguments),
+    Queues(queues::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
     /// Measure this machine: the built-in load generator and its report
@@ -105,6 +107,7 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Send(arguments) => send::run(arguments).await,
         Command::Tail(arguments) => tail::run(arguments).await,
         Command::Rules(arguments) => rules::run(&arguments),
+        Command::Queues(arguments) => queues::run(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Bench(arguments) => {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tidings_store::{Error, Store, Table, Write, limits};
 
+use super::exclude::Exclusions;
 use super::job;
 use super::notice::{self, Destination, Notice, Occurrence, Settings};
 use super::outcome::{Fanout, Outcome};
@@ -31,6 +32,8 @@ pub struct Reaction {
     pub outcome: Outcome,
     /// To be announced once they are stored.
     pub messages: Vec<Message>,
+    /// Users who have an entry of it: one for an event, however many rules name them (S001-49).
+    pub told: BTreeSet<String>,
 }
 
 /// Decides what follows from events.
@@ -66,13 +69,22 @@ impl Reactor {
         let event = Occurrence::new(new.envelope, &new.json, new.received_at, &self.settings);
         let mut sheet = Sheet::beside(with, &self.messages)?;
         let mut left: Vec<Arc<Rule>> = Vec::new();
+        let exclusions = Exclusions::among(rules, &event.fields);
         for rule in rules {
+            if let Some(kept) = exclusions.is_one(rule) {
+                sheet.reaction.outcome.excluded(kept);
+                continue;
+            }
+            if let Some(kept) = exclusions.covers(&rule.name) {
+                sheet.reaction.outcome.suppressed(&rule.name, kept);
+                continue;
+            }
             if silent.contains(&rule.name) {
                 sheet.reaction.outcome.rule(&rule.name, "deduplicated", Vec::new());
                 continue;
             }
             // Thousands of rules may match; those that cannot fit any more cost nothing here.
-            let effects = if sheet.is_full() { None } else { self.effects(rule, &event, &sheet.told).await? };
+            let effects = if sheet.is_full() { None } else { self.effects(rule, &event, &sheet.reaction.told).await? };
             let fits = match effects {
                 Some(effects) => sheet.add(rule, effects, &self.messages)?,
                 None => false,
@@ -138,8 +150,6 @@ struct Sheet {
     bytes: usize,
     /// Writes of the transaction that are spoken for.
     kept_writes: usize,
-    /// Users who have their entry: one for an event, however many rules name them (S001-49).
-    told: BTreeSet<String>,
 }
 
 impl Sheet {
@@ -198,7 +208,7 @@ impl Sheet {
             reaction.outcome.sent(message);
         }
         reaction.messages.extend(effects.messages);
-        self.told.extend(effects.entries.into_iter().map(|entry| entry.user));
+        reaction.told.extend(effects.entries.into_iter().map(|entry| entry.user));
         Ok(true)
     }
 }

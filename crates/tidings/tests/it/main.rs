@@ -4,10 +4,12 @@
 
 #![cfg(test)]
 
+mod alerts;
 mod audit;
 mod auth;
 mod batches;
 mod bodies;
+mod bus;
 mod channels;
 mod cli;
 mod cloudevents;
@@ -19,6 +21,7 @@ mod duplicates;
 mod envelopes;
 mod faults;
 mod idempotency;
+mod inbox;
 mod lists;
 mod messages;
 mod observability;
@@ -32,5 +35,6 @@ mod rules;
 mod schedules;
 mod streams;
 mod support;
+mod tickets;
 mod tokens;
 mod traces;
