@@ -15,6 +15,7 @@ use crate::alerts::follow::AlertFollower;
 use crate::alerts::{self, Alerts};
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
+use crate::bus::{self, Bus};
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
@@ -70,6 +71,7 @@ pub struct Parts {
     pub tickets: Arc<Tickets>,
     pub senders: Senders,
     pub rules: Rules,
+    pub bus: Arc<Bus>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
     pub limits: RequestLimits,
@@ -152,6 +154,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         alerts::record::sources_table(),
         alerts::record::rest_table(),
         alerts::accounts::table(),
+        alerts::poller::table(),
         push::table(),
         schedules::table(),
         tickets::table(),
@@ -163,6 +166,8 @@ pub fn tables(stage: &str) -> Vec<Table> {
         rules::record::table(),
         rules::job::table(),
         rules::window::table(),
+        bus::table(),
+        bus::seen_table(),
     ]
     .map(Clone::clone)
     .to_vec();
@@ -231,6 +236,8 @@ impl App {
             Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
+        let workers = Workers::default();
+        let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
         let parts = Parts {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
@@ -252,7 +259,8 @@ impl App {
             tickets,
             senders,
             rules,
-            workers: Workers::default(),
+            bus,
+            workers,
             limit: limit.transpose()?,
             limits: RequestLimits::of(&config.limits),
             reload: Reload::new(reload, &config),
@@ -299,6 +307,7 @@ impl App {
             let _ = server.await;
         }
         services.workers.ended().await;
+        services.bus.flush(true).await;
         if let Some(push) = &services.push {
             push.close().await;
         }
@@ -324,9 +333,12 @@ impl Services {
     fn start_workers(&self) {
         let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
         self.workers.run("schedules", schedules);
+        self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
+        self.start_audit_pollers();
+        self.start_parameter_refresh();
         messages::dead::start(self);
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));

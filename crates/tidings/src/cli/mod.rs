@@ -1,11 +1,13 @@
 //! The command line. Errors go to stderr in one sentence that says what to do; exit 0 done, 1 refused or failed,
 //! 2 bad usage.
 
+mod alerts;
 mod backup;
 mod check_config;
 mod client;
 mod map;
 mod output;
+mod queues;
 mod rules;
 mod send;
 mod serve;
@@ -38,6 +40,8 @@ enum Command {
     Tail(tail::Arguments),
     Rules(rules::Arguments),
     Map(map::Arguments),
+    Alerts(alerts::Arguments),
+    Queues(queues::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
     /// Measure this machine: the built-in load generator and its report
@@ -108,6 +112,8 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Tail(arguments) => tail::run(arguments).await,
         Command::Rules(arguments) => rules::run(&arguments),
         Command::Map(arguments) => map::run(arguments).await,
+        Command::Alerts(arguments) => alerts::run(arguments).await,
+        Command::Queues(arguments) => queues::run(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Bench(arguments) => {

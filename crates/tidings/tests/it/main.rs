@@ -9,6 +9,7 @@ mod audit;
 mod auth;
 mod batches;
 mod bodies;
+mod bus;
 mod channels;
 mod cli;
 mod cloudevents;
