@@ -15,11 +15,13 @@ use crate::alerts::follow::AlertFollower;
 use crate::alerts::{self, Alerts};
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
+use crate::bus::{self, Bus};
+use crate::business::{self, Business};
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
-use crate::inbox;
+use crate::inbox::{self, Inbox};
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
@@ -38,6 +40,8 @@ use crate::{push, schedules};
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_MOST: usize = 20_000;
+/// How often old entries of the audit log are removed, if they are.
+const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 /// How often a node looks for work that another one left behind.
 const FANOUT_EVERY: Duration = Duration::from_secs(5);
 
@@ -55,20 +59,23 @@ pub struct Parts {
     pub embedded: Option<Arc<Embedded>>,
     pub metrics: Arc<Metrics>,
     pub tokens: Tokens,
-    pub audit: Audit,
+    pub audit: Arc<Audit>,
     pub sealer: Sealer,
     pub idempotency: Idempotency,
     pub events: Events,
     pub live: Live,
     pub ingest: Arc<Ingest>,
+    pub inbox: Inbox,
     /// The built-in push server, unless it is switched off.
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
     pub messages: Arc<Messages>,
     pub alerts: Alerts,
     pub tickets: Arc<Tickets>,
+    pub business: Business,
     pub senders: Senders,
     pub rules: Rules,
+    pub bus: Arc<Bus>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
     pub limits: RequestLimits,
@@ -151,6 +158,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         alerts::record::sources_table(),
         alerts::record::rest_table(),
         alerts::accounts::table(),
+        alerts::poller::table(),
         push::table(),
         schedules::table(),
         tickets::table(),
@@ -162,9 +170,12 @@ pub fn tables(stage: &str) -> Vec<Table> {
         rules::record::table(),
         rules::job::table(),
         rules::window::table(),
+        bus::table(),
+        bus::seen_table(),
     ]
     .map(Clone::clone)
     .to_vec();
+    tables.extend(business::tables().map(Clone::clone));
     tables.push(messages::record::table(stage));
     tables
 }
@@ -203,11 +214,11 @@ impl App {
         let Surroundings { clock, ids, limit_file, reload, .. } = surroundings;
         let Opened { store, embedded, metrics } = opened;
         let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
-        let limit = limit_file.map(|path| {
-            Appender::create(&path, crate::bench::limit::FILE_BYTES)
-                .map_err(|source| StartError::Write { path, source })
-        });
+        let limit = limit_file.map(appender).transpose()?;
+        let workers = Workers::default();
+        let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
         let live = Live::default();
+        let arrivals: Arc<inbox::Live> = Arc::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
         let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
         let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
@@ -220,36 +231,39 @@ impl App {
             Arc::clone(&rules.book),
             &config,
         )
-        .signalling(Arc::clone(&messages.signals));
+        .signalling(Arc::clone(&messages.signals))
+        .announcing(Arc::clone(&arrivals))
+        .forwarding(Arc::clone(&bus));
         let push = open_push(&config, &listeners, &ingest).await?;
         let ingest = Arc::new(ingest);
         let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
+        let audit = Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock)));
+        let business = Business::new(&ingest, &bus, &messages, &audit, &config);
         let senders =
             Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
+        let hours = config.retention.idempotency_hours;
         let parts = Parts {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
-            audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
+            audit,
             sealer,
-            idempotency: Idempotency::new(
-                Arc::clone(&store),
-                Arc::clone(&clock),
-                Arc::clone(&ids),
-                config.retention.idempotency_hours,
-            ),
+            idempotency: Idempotency::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), hours),
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
+            inbox: Inbox::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), arrivals),
             push,
             schedules,
             messages,
             alerts: Alerts::new(Arc::clone(&store), Arc::clone(&clock), &config),
             tickets,
+            business,
             senders,
             rules,
-            workers: Workers::default(),
-            limit: limit.transpose()?,
+            bus,
+            workers,
+            limit,
             limits: RequestLimits::of(&config.limits),
             reload: Reload::new(reload, &config),
             config,
@@ -295,6 +309,7 @@ impl App {
             let _ = server.await;
         }
         services.workers.ended().await;
+        services.bus.flush(true).await;
         if let Some(push) = &services.push {
             push.close().await;
         }
@@ -320,9 +335,13 @@ impl Services {
     fn start_workers(&self) {
         let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
         self.workers.run("schedules", schedules);
+        self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));
+        business::handlers::register(&self.bus, &self.business.handlers);
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
+        self.start_audit_pollers();
+        self.start_parameter_refresh();
         messages::dead::start(self);
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
@@ -332,6 +351,17 @@ impl Services {
                     let swept = embedded.sweep(SWEEP_MOST).await.map_err(|e| e.to_string())?;
                     metrics.expired.inc_by(swept as u64);
                     Ok(())
+                }
+            });
+        }
+        if let Ok(days @ 1..) = u32::try_from(self.config.retention.audit_days) {
+            let services = self.clone();
+            self.workers.spawn("audit", AUDIT_EVERY, move || {
+                let services = services.clone();
+                let kept = Duration::from_secs(u64::from(days) * 86_400);
+                async move {
+                    let before = services.clock.now().saturating_sub(kept).map_err(|e| e.to_string())?;
+                    services.audit.expire(before).await.map(drop).map_err(|e| e.to_string())
                 }
             });
         }
@@ -356,6 +386,8 @@ impl Services {
             metrics: Arc::clone(&self.metrics),
             settings: Settings::of(&self.config),
             signals: Arc::clone(&self.messages.signals),
+            arrivals: Arc::clone(&self.inbox.live),
+            traffic: Arc::clone(&self.ingest.traffic),
             stop: self.workers.stopping(),
         }
     }
@@ -381,6 +413,11 @@ impl Services {
         self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
         Ok(Some(path))
     }
+}
+
+/// The file that `POST /limit` appends to.
+fn appender(path: PathBuf) -> Result<Appender, StartError> {
+    Appender::create(&path, crate::bench::limit::FILE_BYTES).map_err(|source| StartError::Write { path, source })
 }
 
 /// The built-in push server, if it has an address.

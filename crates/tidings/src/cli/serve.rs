@@ -66,7 +66,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
         reload: Some(reload_source(arguments.config, arguments.listen, config.data_dir.clone(), arguments.demo)),
     };
     let data_dir = config.data_dir.clone();
-    let app = App::open(config, surroundings).await?;
+    let app = Box::pin(App::open(config, surroundings)).await?;
     greet(&app, &data_dir, arguments.demo);
     if arguments.demo {
         crate::demo::play(&app.services);

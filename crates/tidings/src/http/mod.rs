@@ -23,7 +23,9 @@ pub use correlation::CorrelationId;
 pub use cursor::Sealer;
 pub use extract::{Json, JsonText, media_type};
 pub use gate::{Gatekeeper, Peer};
-pub use idempotency::{Idempotency, IdempotencySeed, RequestIds, table as idempotency_table};
+pub use idempotency::{
+    HEADER as IDEMPOTENCY_KEY, Idempotency, IdempotencySeed, RequestIds, table as idempotency_table,
+};
 pub use metrics::{CommitMetrics, Metrics};
 pub use params::{End, Params};
 pub use problem::Problem;
@@ -45,11 +47,15 @@ pub fn routes() -> Vec<Route> {
     routes.extend(crate::rules::http::routes());
     routes.extend(crate::trace::http::routes());
     routes.extend(crate::messages::http::routes());
+    routes.extend(crate::centre::http::routes());
+    routes.extend(crate::inbox::http::routes());
     routes.extend(crate::alerts::http::routes());
     routes.extend(crate::audit::http::routes());
     routes.extend(crate::tokens::http::routes());
     routes.extend(crate::schedules::http::routes());
+    routes.extend(crate::bus::http::routes());
     routes.extend(crate::tickets::http::routes());
+    routes.extend(crate::business::routes());
     routes.extend(crate::admin::routes());
     routes
 }

@@ -12,8 +12,10 @@ use super::error::Error;
 use super::messages::Pace;
 use super::tally::Tally;
 
+pub mod alerts;
 mod basic;
 mod events;
+mod inbox;
 mod rules;
 mod tickets;
 
@@ -21,6 +23,8 @@ pub use events::ingest_batch;
 
 /// The scenario that all others are compared with.
 pub const LIMIT: &str = "limit";
+/// The scenario that needs alerts to be there.
+pub const ALERTS_READ: &str = "alerts-read";
 
 /// Everything that `tidings bench` can run, in the order of its table.
 pub const ALL: &[Scenario] = &[
@@ -34,6 +38,27 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario { name: "events-read", about: "GET /events, pages of 50, newest first", kind: Kind::Http(events::read) },
     Scenario {
+        name: "inbox-read",
+        about: "a page of the 20 newest unread, each connection of another of 10,000 users",
+        kind: Kind::Http(inbox::read),
+    },
+    Scenario {
+        name: "inbox-many",
+        about: "the same of a user who has 100,000 notifications",
+        kind: Kind::Http(inbox::read_many),
+    },
+    Scenario { name: "inbox-deep", about: "page 100 of that user", kind: Kind::Http(inbox::read_deep) },
+    Scenario {
+        name: "fanout",
+        about: "one event to 10,000 users, one after the other; operations are entries",
+        kind: Kind::Http(inbox::fan_out),
+    },
+    Scenario {
+        name: "ingest-fanout",
+        about: "as ingest, while a fan-out goes on",
+        kind: Kind::Http(inbox::ingest_beside),
+    },
+    Scenario {
         name: "messages",
         about: "POST /api/messages until completed, through ntfy to a sink",
         kind: Kind::Flow(Pace::Full),
@@ -45,7 +70,17 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario { name: "tickets", about: "tickets in turn: open, read, comment, list", kind: Kind::Http(tickets::all) },
     Scenario { name: "tickets-read", about: "GET /tickets/{ticket_id}", kind: Kind::Http(tickets::read) },
+    Scenario {
+        name: ALERTS_READ,
+        about: "GET /alerts, 1000 rows of one day out of all that are stored",
+        kind: Kind::Http(alerts::read),
+    },
     Scenario { name: "rules", about: "an event against --rules rules, one thread", kind: Kind::Local(rules::indexed) },
+    Scenario {
+        name: "rules-crowded",
+        about: "the same with 1,000 tenants, however many rules",
+        kind: Kind::Local(rules::crowded),
+    },
     Scenario {
         name: "rules-naive",
         about: "the same, one rule after the other on a parsed event",
@@ -79,6 +114,8 @@ pub struct Options {
     pub batch: u32,
     /// Rules to match against.
     pub rules: u32,
+    /// Inbox entries that are there when inboxes are read.
+    pub entries: u64,
     /// Sent as bearer token with every request.
     pub token: String,
 }
@@ -96,6 +133,11 @@ pub trait Load: Send + Sync {
         1
     }
 
+    /// How many connections it uses where so many are asked for.
+    fn connections(&self, asked: u32) -> u32 {
+        asked
+    }
+
     /// The part of one connection. Two callers never send the same identifier.
     fn caller(&self) -> Box<dyn Caller>;
 }
@@ -104,6 +146,11 @@ pub trait Load: Send + Sync {
 pub trait Caller: Send {
     /// The next request, whole.
     fn request(&mut self) -> &[u8];
+
+    /// How long to wait before the next request.
+    fn pause(&self) -> Option<Duration> {
+        None
+    }
 
     /// How many operations this reply to the last request completed; none if it is not what it should be.
     fn check(&mut self, response: Response<'_>) -> Option<u64>;
