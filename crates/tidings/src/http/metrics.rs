@@ -11,6 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::figures::Tally;
+
 /// From half a millisecond to about half a minute.
 const SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 const TRANSACTIONS: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0, 1024.0];
@@ -48,6 +50,8 @@ pub struct Metrics {
     pub store_sequence: Gauge,
     pub store_disk_bytes: Gauge,
     pub connections: Gauge,
+    /// The same, for the figures that are kept.
+    pub tally: Tally,
 }
 
 /// The counters of one route, looked up once.
@@ -73,6 +77,7 @@ impl Default for Metrics {
             store_sequence: Gauge::default(),
             store_disk_bytes: Gauge::default(),
             connections: Gauge::default(),
+            tally: Tally::default(),
             registry: Registry::default(),
         };
         registry.register("http_requests", "HTTP requests by route and class of status", metrics.requests.clone());
@@ -115,6 +120,9 @@ impl Metrics {
 
     /// Counts events by result: `accepted`, `duplicate` or `rejected`.
     pub fn events(&self, result: &'static str, count: u64) {
+        if result == "accepted" {
+            self.tally.events(count);
+        }
         if count > 0 {
             self.events.get_or_create(&ResultLabels { result }).inc_by(count);
         }

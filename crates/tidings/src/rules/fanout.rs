@@ -254,7 +254,10 @@ impl Fanout {
             for result in self.store.transact_each(transactions).await {
                 let Some(chunk) = chunks.pop_front() else { break };
                 match result {
-                    Ok(()) => (job.step, job.cursor) = (job.step + 1, chunk.after),
+                    Ok(()) => {
+                        self.metrics.tally.notices(entries(&chunk));
+                        (job.step, job.cursor) = (job.step + 1, chunk.after);
+                    }
                     Err(Error::Conflict { .. }) => {
                         // Those behind it have failed with it: none of them may come before it.
                         if self.commit(job, chunk).await? == Moved::Lost {
@@ -283,6 +286,7 @@ impl Fanout {
                 }
                 result => {
                     if result.is_ok() {
+                        self.metrics.tally.notices(entries(&chunk));
                         self.signals.created(chunk.pieces.iter().filter_map(Piece::message));
                     }
                     return settled(job, result, chunk.after);
@@ -309,6 +313,11 @@ impl Fanout {
         let result = self.store.transact(writes).await;
         settled(job, result, to)
     }
+}
+
+/// How many inbox entries a chunk has.
+fn entries(chunk: &Chunk) -> u64 {
+    chunk.pieces.iter().filter(|piece| matches!(piece, Piece::Entry(_))).count() as u64
 }
 
 /// Completes an outcome with how far its job has come.

@@ -13,6 +13,7 @@ use crate::app::Services;
 use crate::audit;
 use crate::channel::Outcome;
 use crate::channel::limiter::Health;
+use crate::messages::Message;
 use crate::messages::transition::{Refused, Stored, Transition};
 
 /// Added to the longest attempt: recording its outcome takes time, too.
@@ -124,7 +125,7 @@ async fn record(services: &Services, taken: &Stored, sent: Sent) -> Result<Optio
             message.lease = None;
             message.recipients.clone_from(&sent.recipients);
         });
-        let Transition { writes, actions, .. } = match transition {
+        let Transition { after, writes, actions } = match transition {
             Ok(transition) => transition,
             Err(Refused::Conflict(_)) => return Ok(None),
             Err(Refused::Store(error)) => return Err(error),
@@ -135,7 +136,10 @@ async fn record(services: &Services, taken: &Stored, sent: Sent) -> Result<Optio
             None => services.store.transact(writes).await,
         };
         match stored {
-            Ok(()) => return Ok(due),
+            Ok(()) => {
+                count(services, &after.message);
+                return Ok(due);
+            }
             // Our lease ran out and somebody else has it: the outcome is theirs to find.
             Err(Error::Conflict { .. }) => return Ok(None),
             Err(error @ (Error::Throttled(_) | Error::Full(_))) if again < RECORD_TRIES => {
@@ -146,6 +150,19 @@ async fn record(services: &Services, taken: &Stored, sent: Sent) -> Result<Optio
         }
     }
     Ok(None)
+}
+
+/// Counts a message that has ended, and how long it took from the moment it was to go.
+fn count(services: &Services, message: &Message) {
+    match message.delivery.status {
+        Status::Completed => {
+            let ended = message.processing_completed_at.unwrap_or(message.updated_date);
+            let took = ended.duration_since(message.deliver_at);
+            services.metrics.tally.completed(took.try_into().unwrap_or_default());
+        }
+        Status::Failed => services.metrics.tally.failed(),
+        Status::Created | Status::Queued | Status::Processing => {}
+    }
 }
 
 /// The other side asks not to be called again: what came of the message, the disabled target and the audit log's entry
