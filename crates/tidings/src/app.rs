@@ -16,6 +16,7 @@ use crate::bench::limit::Appender;
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
+use crate::figures::{self, Figures};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
 use crate::inbox;
 use crate::ingest::Ingest;
@@ -64,6 +65,7 @@ pub struct Parts {
     pub messages: Arc<Messages>,
     pub senders: Senders,
     pub rules: Rules,
+    pub figures: Arc<Figures>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
     pub limits: RequestLimits,
@@ -140,6 +142,8 @@ pub fn tables(stage: &str) -> Vec<Table> {
         tokens::table(),
         audit::table(),
         secrets::table(),
+        figures::table(),
+        crate::ui::session::table(),
         http::idempotency_table(),
         inbox::record::table(),
         push::table(),
@@ -219,7 +223,10 @@ impl App {
         let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
+        let figures =
+            Figures::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&messages.signals));
         let parts = Parts {
+            figures: Arc::new(figures),
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
             sealer,
@@ -270,7 +277,7 @@ impl App {
         if services.limit.is_some() {
             routes.push(crate::admin::limit_route());
         }
-        let api = services.server(listeners.api, http::router(services.clone(), routes));
+        let api = services.server(listeners.api, crate::ui::with_pages(&services, routes));
         let mut serving = vec![tokio::spawn(api.run(services.workers.stopping()))];
         if let (Some(listener), Some(push)) = (listeners.push, &services.push) {
             let server = services.server(listener, push::router(services.clone(), Arc::clone(push)));
@@ -283,6 +290,9 @@ impl App {
             let _ = server.await;
         }
         services.workers.ended().await;
+        if let Err(error) = services.figures.flush().await {
+            tracing::warn!(%error, "the last figures are lost");
+        }
         if let Some(push) = &services.push {
             push.close().await;
         }
@@ -322,6 +332,11 @@ impl Services {
                 }
             });
         }
+        let figures = Arc::clone(&self.figures);
+        self.workers.spawn("figures", figures::FLUSH_EVERY, move || {
+            let figures = Arc::clone(&figures);
+            async move { figures.flush().await.map_err(|e| e.to_string()) }
+        });
         let services = self.clone();
         self.workers.spawn("rules", rules::SYNC_EVERY, move || {
             let services = services.clone();

@@ -22,7 +22,7 @@ use tidings_store::{Condition, Error, Query, Store, Write};
 use tokio::sync::Notify;
 
 pub use compose::message_id;
-pub use record::{Definition, Origin, Outcome, Run, Schedule, table};
+pub use record::{Definition, Origin, Outcome, Run, Schedule, missed_name, table};
 pub use worker::Status;
 
 use crate::config::schedules::Schedule as Configured;

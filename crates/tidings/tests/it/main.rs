@@ -34,3 +34,4 @@ mod streams;
 mod support;
 mod tokens;
 mod traces;
+mod ui;
