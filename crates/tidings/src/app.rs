@@ -11,6 +11,8 @@ use tidings_store::embedded::{Embedded, Options};
 use tidings_store::{Store, Table};
 use tokio::net::TcpListener;
 
+use crate::alerts::follow::AlertFollower;
+use crate::alerts::{self, Alerts};
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
 use crate::channel::ntfy::BuiltIn;
@@ -29,6 +31,7 @@ use crate::rules::notice::Settings;
 use crate::rules::{self, Rules};
 use crate::schedules::Schedules;
 use crate::secrets;
+use crate::tickets::{self, Tickets};
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
 use crate::{push, schedules};
@@ -58,11 +61,13 @@ pub struct Parts {
     pub idempotency: Idempotency,
     pub events: Events,
     pub live: Live,
-    pub ingest: Ingest,
+    pub ingest: Arc<Ingest>,
     /// The built-in push server, unless it is switched off.
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
     pub messages: Arc<Messages>,
+    pub alerts: Alerts,
+    pub tickets: Arc<Tickets>,
     pub senders: Senders,
     pub rules: Rules,
     pub figures: Arc<Figures>,
@@ -146,8 +151,14 @@ pub fn tables(stage: &str) -> Vec<Table> {
         crate::ui::session::table(),
         http::idempotency_table(),
         inbox::record::table(),
+        alerts::record::table(),
+        alerts::record::sources_table(),
+        alerts::record::rest_table(),
+        alerts::accounts::table(),
         push::table(),
         schedules::table(),
+        tickets::table(),
+        tickets::alerts_table(),
         messages::counters::table(),
         messages::dead::table(),
         messages::deliver::targets::table(),
@@ -201,8 +212,8 @@ impl App {
         });
         let live = Live::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
-        let messages =
-            Arc::new(Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?);
+        let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
+        let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -213,14 +224,11 @@ impl App {
             &config,
         )
         .signalling(Arc::clone(&messages.signals));
-        let push = match &listeners.push {
-            Some(_) => {
-                let (store, clock, ids) = (Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids));
-                Some(Push::open(store, clock, ids, config.push.keep_hours).await?)
-            }
-            None => None,
-        };
-        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
+        let push = open_push(&config, &listeners, &ingest).await?;
+        let ingest = Arc::new(ingest);
+        let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
+        let senders =
+            Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
         let figures =
@@ -242,6 +250,8 @@ impl App {
             push,
             schedules,
             messages,
+            alerts: Alerts::new(Arc::clone(&store), Arc::clone(&clock), &config),
+            tickets,
             senders,
             rules,
             workers: Workers::default(),
@@ -259,6 +269,7 @@ impl App {
         let push_url = parts.config.push.listen.address().map(|address| format!("http://{address}"));
         let services = Services(Arc::new(parts));
         let first_token = services.make_first_token().await?;
+        services.take_authorized_accounts(&services.config.process_alerts).await?;
         Ok(Self { services, listeners, url, push_url, first_token })
     }
 
@@ -383,6 +394,15 @@ impl Services {
         self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
         Ok(Some(path))
     }
+}
+
+/// The built-in push server, if it has an address.
+async fn open_push(config: &Config, listeners: &Listeners, parts: &Ingest) -> Result<Option<Arc<Push>>, StartError> {
+    if listeners.push.is_none() {
+        return Ok(None);
+    }
+    let (store, clock, ids) = (Arc::clone(&parts.store), Arc::clone(&parts.clock), Arc::clone(&parts.ids));
+    Ok(Some(Push::open(store, clock, ids, config.push.keep_hours).await?))
 }
 
 /// Listens on the configured addresses, and puts the ports that were given into the configuration.

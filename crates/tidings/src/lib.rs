@@ -4,6 +4,7 @@
 //! `app` puts the parts together; `http` is what every call has in common; `cli` is the command line.
 
 pub mod admin;
+pub mod alerts;
 pub mod app;
 pub mod audit;
 pub mod bench;
@@ -18,12 +19,14 @@ pub mod http;
 pub mod inbox;
 pub mod ingest;
 pub mod messages;
+pub mod origin;
 pub mod outbound;
 pub mod push;
 pub mod reload;
 pub mod rules;
 pub mod schedules;
 pub mod secrets;
+pub mod tickets;
 pub mod tokens;
 pub mod trace;
 pub mod ui;

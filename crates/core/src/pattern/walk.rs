@@ -24,6 +24,8 @@ pub(super) struct Record {
     sightings: Vec<Sighting>,
     /// Strings that had escapes.
     decoded: String,
+    /// Whether some path has more than one leaf.
+    pub(super) repeats: bool,
     /// Numbers each object, in all events, so that `sightings` need no clearing.
     objects: u64,
     /// Numbers the events, so that `chains` need no clearing.
@@ -217,6 +219,7 @@ impl Walker<'_> {
 impl Record {
     fn begin(&mut self, nodes: usize) {
         self.event += 1;
+        self.repeats = false;
         self.leaves.clear();
         self.decoded.clear();
         self.scopes.clear();
@@ -240,6 +243,7 @@ impl Record {
             last.next = position;
         }
         chain.last = position;
+        self.repeats = true;
     }
 
     fn sight(&mut self, node: NodeId, sighting: Sighting) {

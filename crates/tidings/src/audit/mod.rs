@@ -67,17 +67,32 @@ impl Audit {
         action: Action,
         effect: Vec<Write>,
     ) -> Result<Entry, Error> {
+        let commit = |log: Vec<Write>| self.store.transact(log.into_iter().chain(effect.iter().cloned()).collect());
+        Ok(self.record_within(user, correlation_id, action, commit).await?.0)
+    }
+
+    /// Records an action in a transaction that somebody else carries out, for effects that are more than writes: an
+    /// event with what its rules cause. `commit` gets the log's writes, which must come first in what it counts its
+    /// conflicts from, and may be called again.
+    pub async fn record_within<T, F>(
+        &self,
+        user: &str,
+        correlation_id: &str,
+        action: Action,
+        commit: impl Fn(Vec<Write>) -> F,
+    ) -> Result<(Entry, T), Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
         let _turn = self.turn.lock().await;
         for _ in 0..TRIES {
             let head = self.store.get(table(), &record::head_key()).await?;
             let entry = self.next_entry(head.as_ref(), user, correlation_id, &action);
-            let mut writes = chain(head.as_ref(), &entry);
-            writes.extend(effect.iter().cloned());
-            match self.store.transact(writes).await {
+            match commit(chain(head.as_ref(), &entry)).await {
                 // Only the head may have moved on; a refused effect is the caller's to judge.
                 Err(error @ Error::Conflict { .. }) if error.conflict_on(0).is_some() => {}
                 Err(error) => return Err(error),
-                Ok(()) => return Ok(entry),
+                Ok(done) => return Ok((entry, done)),
             }
         }
         Err(Error::Throttled("the audit log is contended".to_owned()))

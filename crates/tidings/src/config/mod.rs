@@ -34,6 +34,7 @@ pub mod store;
 mod suggest;
 #[cfg(test)]
 mod tests;
+pub mod tickets;
 mod tree;
 pub mod values;
 
@@ -76,6 +77,7 @@ pub struct Config {
     pub amqp: amqp::Amqp,
     pub process_alerts: process_alerts::ProcessAlerts,
     pub notification_center: notification_center::NotificationCenter,
+    pub tickets: tickets::Tickets,
     pub outbound: outbound::Outbound,
     pub delivery: delivery::Delivery,
     pub limits: limits::Limits,
@@ -125,6 +127,7 @@ impl Default for Config {
             amqp: amqp::Amqp::default(),
             process_alerts: process_alerts::ProcessAlerts::default(),
             notification_center: notification_center::NotificationCenter::default(),
+            tickets: tickets::Tickets::default(),
             outbound: outbound::Outbound::default(),
             delivery: delivery::Delivery::default(),
             limits: limits::Limits::default(),

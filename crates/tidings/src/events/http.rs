@@ -230,6 +230,7 @@ async fn follow_up(services: &Services, outcome: &mut Outcome) -> Result<(), Pro
         if let Some(stored) = services.messages.get(&sent.message_id).await? {
             let delivery = stored.message.delivery;
             sent.status = Some(delivery.status.as_str().to_owned());
+            sent.ticket_id = delivery.notification_id.filter(|_| sent.channel == "ticket");
             sent.attempts = Some(delivery.attempts);
         }
     }

@@ -27,7 +27,7 @@ pub fn routes() -> Vec<Route> {
             .scopes(&[Scope::Read])
             .answer_as::<String>(200, "The metrics", "application/openmetrics-text"),
         Route::new(Method::GET, "/openapi.json", "This description", description)
-            .scopes(&[Scope::Read, Scope::Operate, Scope::Ingest, Scope::Consume, Scope::Tickets])
+            .scopes(&[Scope::Read, Scope::Operate, Scope::Ingest, Scope::Consume])
             .answer::<serde_json::Value>(200, "OpenAPI 3.1"),
     ]
 }

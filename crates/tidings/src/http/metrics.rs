@@ -42,6 +42,8 @@ pub struct Metrics {
     request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
     events: Family<ResultLabels, Counter>,
     rules: Family<ResultLabels, Counter>,
+    /// Secrets that were kept out of tickets.
+    pub redactions: Counter,
     commit_seconds: Histogram,
     commit_transactions: Histogram,
     commit_bytes: Counter,
@@ -69,6 +71,7 @@ impl Default for Metrics {
             request_seconds,
             events: Family::default(),
             rules: Family::default(),
+            redactions: Counter::default(),
             commit_seconds: Histogram::new(SECONDS),
             commit_transactions: Histogram::new(TRANSACTIONS),
             commit_bytes: Counter::default(),
@@ -85,6 +88,7 @@ impl Default for Metrics {
         registry.register_with_unit("http_request", help, Unit::Seconds, metrics.request_seconds.clone());
         registry.register("events", "Events by what became of them at the door", metrics.events.clone());
         registry.register("rule_matches", "Rules that matched, by what came of it", metrics.rules.clone());
+        registry.register("ticket_redactions", "Secrets kept out of tickets", metrics.redactions.clone());
         let help = "Time to write and fsync one group of transactions";
         registry.register_with_unit("store_commit", help, Unit::Seconds, metrics.commit_seconds.clone());
         registry.register(
@@ -128,7 +132,7 @@ impl Metrics {
         }
     }
 
-    /// Counts rules that matched by result: `matched`, `deduplicated`, `no_recipients` or `fanout`.
+    /// Counts rules that matched by result: `matched`, `deduplicated`, `no_recipients`, `fanout`, `suppressed`, `excluded`.
     pub fn rules(&self, result: &'static str, count: u64) {
         if count > 0 {
             self.rules.get_or_create(&ResultLabels { result }).inc_by(count);

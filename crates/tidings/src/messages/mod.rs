@@ -35,9 +35,12 @@ use crate::config::Config;
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// Adds what it wants to the transaction in which a message becomes completed or failed: an alert's booleans follow
-/// their message so.
+/// Adds what it wants to the transactions in which a message changes: an alert's booleans follow their message so.
+/// A message never does both in one transaction.
 pub trait Follower: Send + Sync + 'static {
+    /// An attempt failed, and `by` more retries are counted than before.
+    fn retried(&self, message: &Message, by: u32) -> Vec<Write>;
+    /// It became completed or failed.
     fn ended(&self, message: &Message) -> Vec<Write>;
 }
 

@@ -14,7 +14,7 @@ impl Message {
         let tags = self.payload.get("tags").and_then(Value::as_array).into_iter().flatten();
         let priority = text("priority").and_then(|name| name.parse::<Priority>().ok());
         Notice {
-            message_id: Uuid::parse_str(&self.message_id).unwrap_or_default(),
+            message_id: self.notice_id(),
             correlation_id: self.correlation_id.clone(),
             message_type: self.message_type.clone(),
             created_at: self.created_date,
@@ -27,6 +27,14 @@ impl Message {
             link: Some(format!("{}/ui/messages/{}", public_url.trim_end_matches('/'), self.message_id)),
             payload: Value::Object(self.payload.clone()),
         }
+    }
+
+    /// What the other side recognises a second copy by. A mail that is sent again as a new message keeps the id of the
+    /// first one.
+    fn notice_id(&self) -> Uuid {
+        let first = self.payload.get("notice_id").and_then(Value::as_str).filter(|_| self.channel == "email");
+        let known = first.and_then(|id| Uuid::parse_str(id).ok());
+        known.or_else(|| Uuid::parse_str(&self.message_id).ok()).unwrap_or_default()
     }
 
     /// A payload without a text, one field to a line.

@@ -71,6 +71,9 @@ impl Stored {
         }
         if after.delivery.status.is_final() {
             writes.extend(followers.iter().flat_map(|follower| follower.ended(&after)));
+        } else if after.delivery.retry_count > before.delivery.retry_count {
+            let by = after.delivery.retry_count - before.delivery.retry_count;
+            writes.extend(followers.iter().flat_map(|follower| follower.retried(&after, by)));
         }
         let item = after.to_item()?;
         Ok(Transition { after: Stored { message: after, item }, writes, actions })

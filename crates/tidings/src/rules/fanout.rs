@@ -12,10 +12,12 @@ use tidings_store::{Error, Query, Store, Table, Value, Write, limits};
 use tokio::sync::watch;
 
 use super::book::Book;
+use super::exclude::Exclusions;
 use super::job::{self, Cursor, Job};
 use super::notice::{self, Destination, Notice, Occurrence, Settings};
 use super::outcome::Outcome;
 use super::rule::Rule;
+use super::template::Fields;
 use crate::events::{StoredEvent, record as events};
 use crate::http::Metrics;
 use crate::inbox::{Entry, map};
@@ -123,8 +125,10 @@ impl Fanout {
     /// again for them; a rule that was done already finds its work there and does nothing.
     fn more(&self, job: &Job) -> Vec<String> {
         let Some(after) = &job.more_after else { return Vec::new() };
-        let names = self.book.matching(&job.json).into_iter().map(|rule| rule.name.clone());
-        names.filter(|name| name > after).collect()
+        let rules = self.book.matching(&job.json);
+        let exclusions = Exclusions::among(&rules, &Fields::of(&job.json));
+        let telling = rules.iter().filter(|rule| rule.exclusion.is_none() && exclusions.covers(&rule.name).is_none());
+        telling.map(|rule| rule.name.clone()).filter(|name| name > after).collect()
     }
 
     /// Does the job's present rule from where the cursor stands.

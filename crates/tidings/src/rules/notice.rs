@@ -149,7 +149,13 @@ impl Notice {
             Some(Target::Queue { entity }) => (Some(object(json!({ "entity": entity }))), None),
             Some(Target::Ticket { caller }) => {
                 let caller = caller.line(fields).ok().filter(|caller| check_name(caller, USER_CHARS).is_ok());
-                (caller.map(|caller| object(json!({ "caller": caller }))), None)
+                let mut target = caller.map(|caller| object(json!({ "caller": caller })));
+                // What belongs to one ticket: without a key of the rule's own, what has the same title (S004-45).
+                let key = rule.dedupe_key.as_ref().and_then(|key| key.line(fields).ok());
+                if let (Some(target), Some(key)) = (&mut target, key) {
+                    target.insert("dedup_key".to_owned(), key.chars().take(TITLE_CHARS).collect::<String>().into());
+                }
+                (target, None)
             }
         };
         let Some(target) = target else { return Destination::Nobody };

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use tidings_core::message::Attempt;
 
+use super::exclude::KeptBack;
 use super::limits::OUTCOME_ENTRIES;
 use crate::inbox::Entry;
 use crate::messages::Message;
@@ -29,6 +30,9 @@ pub struct Outcome {
     /// Rules that had told the same within their window.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deduplicated: Vec<String>,
+    /// Rules that an exclude rule kept from telling anybody.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub suppressed: Vec<String>,
     pub totals: Totals,
     /// The work that was too much for one transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,8 +45,14 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Matched {
     pub name: String,
-    /// `matched`, `deduplicated`, `no_recipients` or `fanout`.
+    /// `matched`, `deduplicated`, `no_recipients`, `fanout` or `suppressed`; of an exclude rule, `excluded`.
     pub status: String,
+    /// The exclude rule that kept this one from telling anybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why this rule was kept back, or keeps others back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// What was wrong with its templates for this event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
@@ -66,6 +76,9 @@ pub struct Sent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<serde_json::Value>>")]
     pub attempts: Option<Vec<Attempt>>,
+    /// The ticket that it opened or went to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket_id: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -88,19 +101,44 @@ pub struct Fanout {
     pub messages: u64,
 }
 
+impl Matched {
+    fn new(name: &str, status: &str, errors: Vec<String>) -> Self {
+        Self { name: name.to_owned(), status: status.to_owned(), by: None, reason: None, errors }
+    }
+}
+
 impl Outcome {
     pub fn rule(&mut self, name: &str, status: &'static str, errors: Vec<String>) {
+        self.matched(status, Matched::new(name, status, errors));
+    }
+
+    /// An exclude rule that keeps others back.
+    pub fn excluded(&mut self, kept: &KeptBack<'_>) {
+        let errors = kept.error.clone().into_iter().collect();
+        let status = "excluded";
+        self.matched(status, Matched { reason: Some(kept.reason.clone()), ..Matched::new(kept.by, status, errors) });
+    }
+
+    /// A rule that is kept back.
+    pub fn suppressed(&mut self, name: &str, kept: &KeptBack<'_>) {
+        let status = "suppressed";
+        let (by, reason) = (Some(kept.by.to_owned()), Some(kept.reason.clone()));
+        self.matched(status, Matched { by, reason, ..Matched::new(name, status, Vec::new()) });
+    }
+
+    fn matched(&mut self, status: &'static str, matched: Matched) {
         self.totals.rules += 1;
         *self.by_status.entry(status).or_default() += 1;
         let list = match status {
             "no_recipients" => Some(&mut self.no_recipients),
             "deduplicated" => Some(&mut self.deduplicated),
+            "suppressed" => Some(&mut self.suppressed),
             _ => None,
         };
         if let Some(list) = list {
-            push(list, name.to_owned());
+            push(list, matched.name.clone());
         }
-        push(&mut self.rules, Matched { name: name.to_owned(), status: status.to_owned(), errors });
+        push(&mut self.rules, matched);
     }
 
     pub fn notified(&mut self, entry: &Entry) {
@@ -117,6 +155,7 @@ impl Outcome {
             channel: message.channel.clone(),
             status: None,
             attempts: None,
+            ticket_id: None,
         };
         match message.channel.as_str() {
             "queue" => push(&mut self.queue, sent),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tidings_store::{Error, Store, Table, Write, limits};
 
+use super::exclude::Exclusions;
 use super::job;
 use super::notice::{self, Destination, Notice, Occurrence, Settings};
 use super::outcome::{Fanout, Outcome};
@@ -66,7 +67,16 @@ impl Reactor {
         let event = Occurrence::new(new.envelope, &new.json, new.received_at, &self.settings);
         let mut sheet = Sheet::beside(with, &self.messages)?;
         let mut left: Vec<Arc<Rule>> = Vec::new();
+        let exclusions = Exclusions::among(rules, &event.fields);
         for rule in rules {
+            if let Some(kept) = exclusions.is_one(rule) {
+                sheet.reaction.outcome.excluded(kept);
+                continue;
+            }
+            if let Some(kept) = exclusions.covers(&rule.name) {
+                sheet.reaction.outcome.suppressed(&rule.name, kept);
+                continue;
+            }
             if silent.contains(&rule.name) {
                 sheet.reaction.outcome.rule(&rule.name, "deduplicated", Vec::new());
                 continue;

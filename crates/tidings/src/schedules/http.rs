@@ -246,8 +246,5 @@ fn not_found() -> Problem {
 }
 
 fn refuse_file(schedule: Option<&Schedule>) -> Result<(), Problem> {
-    if schedule.is_some_and(|schedule| schedule.origin == Origin::File) {
-        return Err(Problem::conflict("this schedule is in the configuration file; change it there and reload"));
-    }
-    Ok(())
+    schedule.map_or(Ok(()), |schedule| schedule.origin.refuse_file("schedule"))
 }

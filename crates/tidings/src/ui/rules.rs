@@ -50,7 +50,7 @@ async fn list(State(services): State<Services>, visitor: Visitor, params: Params
                         td data-label="Name" { (rule_link(&rule.name)) }
                         td data-label="State" { (badge(if rule.enabled { "enabled" } else { "off" })) }
                         td data-label="Pattern" { code.clip { (Value::Object(rule.pattern_json.clone()).to_string()) } }
-                        td data-label="Goes to" { span.tags { @for target in &rule.targets { span.tag { (target.channel()) } } } }
+                        td data-label="Goes to" { span.tags { @if rule.exclusion.is_some() { span.tag { "keeps others back" } } @for target in &rule.targets { span.tag { (target.channel()) } } } }
                         td data-label="From" { (rule.origin.as_str()) }
                     }
                 } }
@@ -73,6 +73,11 @@ struct Draft {
     text: String,
     dedupe_seconds: String,
     dedupe_key: String,
+    /// It keeps others back instead of telling anybody.
+    exclude: bool,
+    reason: String,
+    /// Of an exclude rule: whom it keeps back, one name a line.
+    rules: String,
 }
 
 impl Draft {
@@ -87,6 +92,9 @@ impl Draft {
             text: String::new(),
             dedupe_seconds: "0".to_owned(),
             dedupe_key: String::new(),
+            exclude: false,
+            reason: String::new(),
+            rules: String::new(),
         }
     }
 
@@ -102,6 +110,9 @@ impl Draft {
             text: rule.text.source().to_owned(),
             dedupe_seconds: rule.dedupe_seconds.to_string(),
             dedupe_key: rule.dedupe_key.as_ref().map(|key| key.source().to_owned()).unwrap_or_default(),
+            exclude: rule.exclusion.is_some(),
+            reason: rule.exclusion.as_ref().map(|exclusion| exclusion.reason.source().to_owned()).unwrap_or_default(),
+            rules: rule.exclusion.as_ref().map(|exclusion| exclusion.rules.join("\n")).unwrap_or_default(),
         }
     }
 
@@ -116,6 +127,9 @@ impl Draft {
             text: text("text"),
             dedupe_seconds: text("dedupe_seconds").trim().to_owned(),
             dedupe_key: text("dedupe_key"),
+            exclude: form.is_set("exclude"),
+            reason: text("reason"),
+            rules: text("rules"),
         }
     }
 
@@ -129,22 +143,27 @@ impl Draft {
                 Value::Null
             }
         };
-        let (pattern, targets) = (parse("pattern", &self.pattern), parse("targets", &self.targets));
-        let seconds = match self.dedupe_seconds.as_str() {
-            "" => Value::from(0),
-            text => text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from),
+        let mut fields = json!({ "enabled": self.enabled, "pattern": parse("pattern", &self.pattern) });
+        let more = if self.exclude {
+            let rules: Vec<&str> = self.rules.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
+            let rules = if rules.is_empty() { Value::Null } else { json!(rules) };
+            json!({ "exclude": true, "reason": self.reason, "rules": rules })
+        } else {
+            let seconds = match self.dedupe_seconds.as_str() {
+                "" => Value::from(0),
+                text => text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from),
+            };
+            json!({
+                "targets": parse("targets", &self.targets), "title": self.title, "text": self.text,
+                "dedupe_seconds": seconds, "dedupe_key": self.dedupe_key,
+            })
         };
-        let mut fields = Map::new();
-        fields.insert("enabled".to_owned(), self.enabled.into());
-        fields.insert("pattern".to_owned(), pattern);
-        fields.insert("targets".to_owned(), targets);
-        fields.insert("title".to_owned(), self.title.clone().into());
-        fields.insert("text".to_owned(), self.text.clone().into());
-        fields.insert("dedupe_seconds".to_owned(), seconds);
-        if !self.dedupe_key.is_empty() {
-            fields.insert("dedupe_key".to_owned(), self.dedupe_key.clone().into());
+        if let (Some(fields), Value::Object(more)) = (fields.as_object_mut(), more) {
+            fields.extend(
+                more.into_iter().filter(|(name, value)| !value.is_null() && (name != "dedupe_key" || value != "")),
+            );
         }
-        if errors.is_empty() { Ok(fields) } else { Err(errors) }
+        if errors.is_empty() { Ok(fields.as_object().cloned().unwrap_or_default()) } else { Err(errors) }
     }
 }
 
@@ -235,13 +254,20 @@ async fn show(
         Some("saved") => Some("The rule is changed, from now on."),
         _ => None,
     };
-    let editable = visitor.operates() && rule.origin == Origin::Api;
+    let editable = visitor.operates() && rule.origin != Origin::File;
+    let built_in = services.rules.book.is_built_in(&name);
+    let (word, question) = if built_in {
+        ("Back to the built-in rule", "What was changed in it is lost.")
+    } else {
+        ("Delete", "Events will no longer be held against this rule. This cannot be undone.")
+    };
     let content = html! {
         (parts::notice(said))
         @if editable {
             (editor(&visitor, &format!("/ui/rules/{}/edit", encode(&name)), &Draft::of(&rule), false, &[]))
-            div.actions { (confirm(&visitor, &format!("/ui/rules/{}/delete", encode(&name)), "Delete",
-                "Events will no longer be held against this rule. This cannot be undone.")) }
+            @if rule.origin == Origin::Api {
+                div.actions { (confirm(&visitor, &format!("/ui/rules/{}/delete", encode(&name)), word, question)) }
+            }
         } @else { (readable(&visitor, &rule)) }
     };
     Ok(layout::page(&visitor, "/ui/rules", &name, content).into_response())
@@ -307,7 +333,24 @@ fn editor(visitor: &Visitor, action: &str, draft: &Draft, is_new: bool, wrong: &
                 label { span { "What makes two the same " span.faint { "a template; empty: title and text" } }
                     input name="dedupe_key" value=(draft.dedupe_key) autocomplete="off" spellcheck="false"; }
             }
+            (exclusion(draft))
             div.actions { button type="submit" { (if is_new { "Make the rule" } else { "Save" }) } }
+        }
+    }
+}
+
+/// For a rule that tells nobody, but keeps others from it.
+fn exclusion(draft: &Draft) -> Markup {
+    html! {
+        details open[draft.exclude] {
+            summary { "Keep other rules back instead of telling anybody" }
+            label.check { input type="checkbox" name="exclude" checked[draft.exclude]; span { "Where this matches, others tell nobody" } }
+            div.columns {
+                label { span { "Why " span.faint { "a template; recorded with what is kept back" } }
+                    input name="reason" value=(draft.reason) autocomplete="off"; }
+                label { span { "Which rules " span.faint { "one name a line; empty: all" } }
+                    textarea name="rules" rows="2" { (draft.rules) } }
+            }
         }
     }
 }

@@ -8,12 +8,15 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 39] = [
+const EXPECTED: [&str; 54] = [
     "DELETE /api/schedules/{name}",
+    "DELETE /authorized-accounts",
     "DELETE /channels/webhook/disabled/{id}",
     "DELETE /rules/{name}",
     "DELETE /tokens/{id}",
     "GET /admin/backup",
+    "GET /alerts",
+    "GET /alerts/{PartitionKey}/{SortKey}",
     "GET /api/message-types",
     "GET /api/messages",
     "GET /api/messages/{message_id}",
@@ -22,6 +25,8 @@ const EXPECTED: [&str; 39] = [
     "GET /api/schedules/{name}",
     "GET /audit-log",
     "GET /audit-log/verify",
+    "GET /authorized-accounts",
+    "GET /authorized-accounts/usage",
     "GET /channels/webhook/disabled",
     "GET /dead-letters",
     "GET /dead-letters/{id}",
@@ -34,9 +39,15 @@ const EXPECTED: [&str; 39] = [
     "GET /readyz",
     "GET /rules",
     "GET /rules/{name}",
+    "GET /tickets",
+    "GET /tickets/{ticket_id}",
     "GET /tokens",
     "GET /trace/{correlationId}",
+    "OPTIONS /ingest/azure-devops",
+    "PATCH /tickets/{ticket_id}",
     "POST /admin/reload",
+    "POST /admin/tickets/import",
+    "POST /alerts/{PartitionKey}/{SortKey}/resend",
     "POST /api/messages",
     "POST /api/messages/batch",
     "POST /api/messages/batch-get",
@@ -44,9 +55,13 @@ const EXPECTED: [&str; 39] = [
     "POST /api/messages/{message_id}/retry",
     "POST /channels/{name}/test",
     "POST /events",
+    "POST /ingest/azure-devops",
     "POST /rules/test",
+    "POST /tickets",
+    "POST /tickets/{ticket_id}/comments",
     "POST /tokens",
     "PUT /api/schedules/{name}",
+    "PUT /authorized-accounts",
     "PUT /rules/{name}",
 ];
 

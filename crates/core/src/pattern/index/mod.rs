@@ -23,7 +23,7 @@ use super::number::Num;
 use super::predicate::{Field, Net, Range, Scalar, Test, lower};
 use super::wildcard::Anchor;
 
-pub(super) use self::guard::Guard;
+pub(super) use self::guard::{Guard, Verdict};
 
 /// A rule's number in its set.
 pub(super) type RuleId = u32;
@@ -32,6 +32,8 @@ pub(super) type RuleId = u32;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Posting {
     pub(super) rule: RuleId,
+    /// The key that calls the rule up and the guard are all that the rule asks.
+    pub(super) whole: bool,
     pub(super) guard: Guard,
 }
 

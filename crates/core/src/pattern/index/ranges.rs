@@ -63,7 +63,7 @@ impl Ranges {
         let order = number.order();
         for &free in self.sizes.keys() {
             let Some(spot) = self.spots.get(&(free, bits_above(order, free))) else { continue };
-            let mut call = |rule| call(&Posting { rule, guard: Guard::None });
+            let mut call = |rule| call(&Posting { rule, whole: false, guard: Guard::None });
             // The highest free bit tells which side of the middle the number is on.
             let upper = free > 0 && (order >> (free - 1)) & 1 == 1;
             if upper {

@@ -14,6 +14,7 @@ use super::tally::Tally;
 mod basic;
 mod events;
 mod rules;
+mod tickets;
 
 pub use events::ingest_batch;
 
@@ -31,6 +32,8 @@ pub const ALL: &[Scenario] = &[
         kind: Kind::Http(events::ingest_batch),
     },
     Scenario { name: "events-read", about: "GET /events, pages of 50, newest first", kind: Kind::Http(events::read) },
+    Scenario { name: "tickets", about: "tickets in turn: open, read, comment, list", kind: Kind::Http(tickets::all) },
+    Scenario { name: "tickets-read", about: "GET /tickets/{ticket_id}", kind: Kind::Http(tickets::read) },
     Scenario { name: "rules", about: "an event against --rules rules, one thread", kind: Kind::Local(rules::indexed) },
     Scenario {
         name: "rules-naive",

@@ -8,10 +8,11 @@ use serde_json::Value;
 use tidings_core::time::Timestamp;
 
 use crate::channel::email::{self, ses};
-use crate::channel::{Notice, Outcome, ntfy, webhook};
+use crate::channel::{Notice, Outcome, ntfy, ticket, webhook};
 use crate::config::Config;
 use crate::messages::record::{Message, Recipient};
 use crate::outbound::{self, Outbound};
+use crate::tickets::Tickets;
 
 /// What a channel that cannot be set up answers: a sentence for the operator.
 type Ready<T> = Result<T, String>;
@@ -21,6 +22,7 @@ pub struct Senders {
     email: Ready<email::Sender>,
     ntfy: Ready<ntfy::Sender>,
     webhook: Ready<webhook::Sender>,
+    ticket: Ready<ticket::Sender>,
     public_url: String,
 }
 
@@ -51,7 +53,14 @@ impl Senders {
             }
         };
         let webhook = Outbound::guarded(&config.outbound).map(webhook::Sender::new).map_err(|error| error.to_string());
-        Self { email, ntfy, webhook, public_url: config.public_url.clone() }
+        let ticket = Err("tickets are not part of this process".to_owned());
+        Self { email, ntfy, webhook, ticket, public_url: config.public_url.clone() }
+    }
+
+    /// The same, and rules' tickets are opened here.
+    #[must_use]
+    pub fn with_tickets(self, tickets: Arc<Tickets>) -> Self {
+        Self { ticket: Ok(ticket::Sender::new(tickets)), ..self }
     }
 
     /// Makes one attempt.
@@ -68,6 +77,10 @@ impl Senders {
                 let target = webhook::Target { url, secrets: message.secret.iter().cloned().collect() };
                 self.call(&notice, &target, now).await.into()
             }
+            "ticket" => match &self.ticket {
+                Ok(sender) => sender.send(&notice, message).await.into(),
+                Err(why) => Outcome::reject(why).into(),
+            },
             _ => Outcome::reject("channel not available in this version").into(),
         }
     }

@@ -1,7 +1,9 @@
 //! Rules from the outside: writing them, trying them, and what becomes of the events they match.
 
 mod api;
+mod builtin;
 mod dry_run;
+mod exclude;
 mod fanout;
 mod offline;
 mod reactions;
@@ -66,6 +68,13 @@ impl Rig {
         let all = page.items.iter().map(|item| Message::from_item(item).unwrap());
         all.filter(|message| message.rule.as_deref() == Some(rule)).collect()
     }
+}
+
+/// The names of the rules in a list that do not come with Tidings.
+fn own_names(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().unwrap();
+    let own = items.iter().filter(|rule| rule["origin"] != "builtin");
+    own.map(|rule| rule["name"].as_str().unwrap().to_owned()).collect()
 }
 
 async fn entries(store: &dyn Store, user: &str) -> Vec<Entry> {
