@@ -14,9 +14,9 @@ pub mod limits;
 mod mail;
 mod receive;
 pub mod record;
-mod resend;
+pub mod resend;
 pub mod shapes;
-mod view;
+pub mod view;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;

@@ -3,6 +3,7 @@
 
 mod backup;
 mod check_config;
+mod completions;
 mod client;
 mod output;
 mod rules;
@@ -38,6 +39,7 @@ enum Command {
     Rules(rules::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
+    Completions(completions::Arguments),
     /// Measure this machine: the built-in load generator and its report
     Bench(Box<crate::bench::Args>),
 }
@@ -107,6 +109,7 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Rules(arguments) => rules::run(&arguments),
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
         Command::Bench(arguments) => {
             crate::bench::run(*arguments).await?;
             Ok(Done::All)

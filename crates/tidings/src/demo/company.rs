@@ -12,6 +12,9 @@ use crate::rules::{Author, Origin, read};
 use crate::schedules;
 
 const DEMO: &str = "demo";
+/// The account whose changes are expected.
+pub const PIPELINE: &str = "svc-pipeline@northwind.example";
+pub const ARCHITECTS: &str = "architecture@northwind.example";
 
 /// Products, and the support group of each with its people.
 const PRODUCTS: [(&str, &str, [&str; 2]); 4] = [
@@ -40,15 +43,6 @@ pub async fn found(services: &Services, receiver: SocketAddr) -> Result<(), Stri
 fn rules(receiver: SocketAddr) -> Vec<(&'static str, Value)> {
     vec![
         (
-            "process-changes",
-            json!({
-                "pattern": { "eventType": ["process.changed"] },
-                "title": "{{ data.actor }} changed the process of {{ subject }}",
-                "text": "{{ data.action }} on {{ data.field }}",
-                "targets": [{ "channel": "email", "to": ["architecture@northwind.example"] }],
-            }),
-        ),
-        (
             "score-drops",
             json!({
                 "pattern": { "eventType": ["score.changed"], "data": { "env": ["prod"], "new": [{ "numeric": ["<", 60] }] } },
@@ -69,7 +63,7 @@ fn rules(receiver: SocketAddr) -> Vec<(&'static str, Value)> {
             "tickets-to-the-desk",
             json!({
                 "pattern": { "eventType": [{ "prefix": "ticket." }] },
-                "title": "{{ data.caller }}: {{ data.issue }}",
+                "title": "{{ data.caller_id }}: {{ data.issue_description }}",
                 "targets": [{ "channel": "inbox", "users": ["chen", "dora"] }, { "channel": "ntfy", "topic": "service-desk" }],
             }),
         ),
@@ -94,7 +88,7 @@ fn rules(receiver: SocketAddr) -> Vec<(&'static str, Value)> {
             json!({
                 "pattern": { "eventType": ["invoice.corrupt"] },
                 "title": "Invoice {{ data.invoiceId }} cannot be read",
-                "targets": [{ "channel": "webhook", "url": format!("http://{receiver}/legacy-billing") }],
+                "targets": [{ "channel": "webhook", "url": format!("http://{receiver}/legacy-billing") }, { "channel": "ticket", "caller": "billing-robot" }],
             }),
         ),
     ]

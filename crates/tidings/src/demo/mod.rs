@@ -9,19 +9,27 @@ mod story;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
 use tidings_core::envelope::{self, Defaults};
+use tidings_core::time::iso_millis;
 use tokio::net::TcpListener;
 
+use self::story::Scene;
+use crate::alerts::shapes::Found;
 use crate::app::Services;
 use crate::config::Config;
 use crate::ingest::Draft;
+use crate::tickets::{NewTicket, Origin, Status};
 
 const EVERY: Duration = Duration::from_millis(700);
 /// Events at once at the start, so that nobody looks at empty pages.
 const AT_FIRST: usize = 24;
+
+/// The ticket that comments go to.
+type LatestTicket = Arc<Mutex<Option<String>>>;
 
 /// A demo that has not begun.
 pub struct Demo {
@@ -35,6 +43,8 @@ impl Demo {
         let receiver = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = receiver.local_addr()?;
         config.outbound.allow.push("127.0.0.1".to_owned());
+        config.process_alerts.recipients.push(company::ARCHITECTS.to_owned());
+        config.process_alerts.authorized_accounts = Some(vec![company::PIPELINE.to_owned()]);
         Ok(Self { receiver, address })
     }
 
@@ -44,16 +54,17 @@ impl Demo {
         services.workers.run("demo receiver", receiver::run(self.receiver, services.workers.stopping()));
         let player = services.clone();
         let count = AtomicUsize::new(0);
+        let ticket = LatestTicket::default();
         services.workers.spawn("demo", EVERY, move || {
-            let services = player.clone();
+            let (services, ticket) = (player.clone(), Arc::clone(&ticket));
             let n = count.fetch_add(1, Ordering::Relaxed);
             async move {
                 if n == 0 {
                     for early in 0..AT_FIRST {
-                        happen(&services, early).await?;
+                        happen(&services, early, &ticket).await?;
                     }
                 }
-                happen(&services, n + AT_FIRST).await
+                happen(&services, n + AT_FIRST, &ticket).await
             }
         });
         Ok(())
@@ -61,10 +72,38 @@ impl Demo {
 }
 
 /// The `n`th thing that happens.
-async fn happen(services: &Services, n: usize) -> Result<(), String> {
-    let correlation = services.ids.uuid(services.clock.now()).to_string();
-    send(services, &story::event(n), &correlation).await?;
+async fn happen(services: &Services, n: usize, ticket: &LatestTicket) -> Result<(), String> {
+    let now = services.clock.now();
+    let correlation = services.ids.uuid(now).to_string();
+    match story::scene(n, &iso_millis(now)) {
+        Scene::Event(event) => send(services, &event, &correlation).await?,
+        Scene::Audit(entry) => {
+            let found = Found::Entry { text: entry.to_string().into(), id: None };
+            services.alerts.receive(&services.ingest, vec![found], &correlation).await.map_err(text)?;
+        }
+        Scene::Ticket { caller_id, issue } => {
+            let new = NewTicket { caller_id, issue_description: issue };
+            let ids = (services.ids.uuid(now), services.ids.uuid(now));
+            let origin = Origin { by: "demo", correlation_id: &correlation };
+            let made = services.tickets.create(new, origin, ids).await.map_err(|why| format!("{why:?}"))?;
+            *ticket.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.ticket_id);
+        }
+        Scene::Comment(comment) => {
+            let latest = ticket.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(id) = latest {
+                let origin = Origin { by: "demo", correlation_id: &correlation };
+                let commented = services.tickets.comment(&id, &comment, origin, services.ids.uuid(now)).await;
+                commented.map_err(|why| format!("{why:?}"))?;
+                let moved = services.tickets.set_status(&services.audit, &id, Status::InProgress, origin).await;
+                moved.map_err(|why| format!("{why:?}"))?;
+            }
+        }
+    }
     story::message(services, n, &correlation).await
+}
+
+fn text(error: tidings_store::Error) -> String {
+    error.to_string()
 }
 
 async fn send(services: &Services, event: &Value, correlation: &str) -> Result<(), String> {
@@ -75,5 +114,5 @@ async fn send(services: &Services, event: &Value, correlation: &str) -> Result<(
         let event = envelope::read(&event.to_string(), &defaults);
         event.map_or_else(|errors| Draft::Bad { errors, too_large: false }, Draft::Good)
     };
-    services.ingest.accept(vec![draft]).await.map(drop).map_err(|error| error.to_string())
+    services.ingest.accept(vec![draft]).await.map(drop).map_err(text)
 }

@@ -37,6 +37,9 @@ async fn place(services: &Services, wanted: &str) -> Result<Option<String>, Prob
     if services.rules.book.get(wanted).is_some() {
         return Ok(Some(format!("/ui/rules/{}", encode(wanted))));
     }
+    if services.tickets.get(wanted).await?.is_some() {
+        return Ok(Some(format!("/ui/tickets/{}", encode(wanted))));
+    }
     let is_id = tidings_core::envelope::check_name(wanted, tidings_core::limits::CORRELATION_CHARS).is_ok();
     let trace = Trace { store: &*services.store, stage: services.config.stage.as_str() };
     if is_id && !trace.page(wanted, 1, None).await?.0.is_empty() {

@@ -17,11 +17,13 @@ struct Place {
     scopes: &'static [Scope],
 }
 
-const PLACES: [Place; 8] = [
+const PLACES: [Place; 10] = [
     Place { path: "/ui/", name: "Overview", scopes: &[Scope::Read] },
     Place { path: "/ui/live", name: "Live", scopes: &[Scope::Read] },
     Place { path: "/ui/events", name: "Events", scopes: &[Scope::Read] },
     Place { path: "/ui/messages", name: "Messages", scopes: &[Scope::Read] },
+    Place { path: "/ui/alerts", name: "Process changes", scopes: &[Scope::Read] },
+    Place { path: "/ui/tickets", name: "Tickets", scopes: &[Scope::Read, Scope::Tickets] },
     Place { path: "/ui/rules", name: "Rules", scopes: &[Scope::Read] },
     Place { path: "/ui/schedules", name: "Schedules", scopes: &[Scope::Read] },
     Place { path: "/ui/audit", name: "Audit", scopes: &[Scope::Read] },

@@ -4,6 +4,7 @@
 //! `parts` what many do; then one file for each subject. Nothing here needs a script to be read: `assets/app.js` only
 //! makes times local, lists live and the rule editor talk back.
 
+mod alerts;
 mod assets;
 mod audit;
 mod chart;
@@ -20,6 +21,7 @@ mod rules;
 mod schedules;
 pub mod session;
 mod steps;
+mod tickets;
 mod tokens;
 mod trace;
 
@@ -52,6 +54,8 @@ fn pages(services: Services) -> Router {
         trace::pages(),
         find::pages(),
         messages::pages(),
+        alerts::pages(),
+        tickets::pages(),
         rules::pages(),
         schedules::pages(),
         tokens::pages(),

@@ -62,6 +62,11 @@ async function places(page) {
     messages: "/ui/messages",
     message: await link("/ui/dead-letters", "td[data-label=Message] a"),
     "dead-letters": "/ui/dead-letters",
+    alerts: "/ui/alerts",
+    alert: await link("/ui/alerts", "td[data-label=When] a"),
+    tickets: "/ui/tickets",
+    ticket: await link("/ui/tickets", "td[data-label='What is wrong'] a"),
+    "new-ticket": "/ui/tickets/new",
     rules: "/ui/rules",
     rule: "/ui/rules/score-drops",
     "new-rule": "/ui/rules/new",
@@ -96,7 +101,7 @@ const checks = {
 
   async "the demo fills every list"() {
     const page = await visit();
-    for (const path of ["/ui/live", "/ui/events", "/ui/messages", "/ui/dead-letters", "/ui/rules", "/ui/schedules", "/ui/audit"]) {
+    for (const path of ["/ui/live", "/ui/events", "/ui/messages", "/ui/dead-letters", "/ui/alerts", "/ui/tickets", "/ui/rules", "/ui/schedules", "/ui/audit"]) {
       await page.goto(url + path);
       // Within the twenty seconds that the demo promises, and some for a slow machine.
       for (let tries = 0; (await page.locator("tbody tr").count()) === 0; tries++) {

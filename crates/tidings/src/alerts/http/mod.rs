@@ -1,7 +1,7 @@
 //! `/ingest/azure-devops`, `/alerts` and `/authorized-accounts`.
 
 mod accounts;
-mod history;
+pub mod history;
 mod ingest;
 
 use schemars::JsonSchema;

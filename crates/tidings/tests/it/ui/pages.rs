@@ -5,7 +5,10 @@ use serde_json::json;
 use super::Visitor;
 use crate::support::TestServer;
 
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 15] = [
+    "/ui/alerts",
+    "/ui/tickets",
+    "/ui/tickets/new",
     "/ui/",
     "/ui/live",
     "/ui/events",
@@ -112,7 +115,7 @@ async fn scopes_decide_what_is_seen() {
     let reader = Visitor::with_scopes(&server, &["read"]).await;
     for path in PAGES {
         let wanted = match path {
-            "/ui/tokens" | "/ui/rules/new" | "/ui/schedules/new" => 403,
+            "/ui/tokens" | "/ui/rules/new" | "/ui/schedules/new" | "/ui/tickets/new" => 403,
             _ => 200,
         };
         reader.get(path).await.expect(wanted);
