@@ -161,6 +161,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         tickets::alerts_table(),
         messages::counters::table(),
         messages::dead::table(),
+        messages::dead::job::table(),
         messages::deliver::targets::table(),
         rules::record::table(),
         rules::job::table(),
@@ -332,6 +333,7 @@ impl Services {
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
+        messages::dead::start(self);
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {

@@ -9,23 +9,27 @@ use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 mod args;
+mod backlog;
 pub mod client;
 mod error;
 #[cfg(test)]
 mod fake;
 pub mod histogram;
 pub mod limit;
+mod messages;
 mod output;
 mod preload;
 mod report;
 pub mod runner;
 pub mod scenario;
 pub mod server;
+mod sink;
 pub mod stopwatch;
 pub mod tally;
 
 pub use args::Args;
 pub use error::Error;
+use messages::Flow;
 use runner::Job;
 use scenario::{Kind, LIMIT, Options, Scenario};
 use server::{Started, Target};
@@ -63,6 +67,9 @@ async fn measure(args: &Args) -> Result<(), Error> {
     if is_report {
         return report::run(args, plan, &options).await;
     }
+    if args.is_backlog()? {
+        return backlog::run(args, plan, &options).await;
+    }
     let scenarios = chosen(args)?;
     let variants = args.variants()?;
     let needs_server = scenarios.iter().any(|scenario| matches!(scenario.kind, Kind::Http(_)));
@@ -80,7 +87,9 @@ async fn measure(args: &Args) -> Result<(), Error> {
         for scenario in &scenarios {
             // Connections mean nothing to a local scenario: once is enough.
             let is_local = matches!(scenario.kind, Kind::Local(_));
-            if !(is_local && jobs.iter().any(|job: &Job| job.scenario.name == scenario.name)) {
+            if let Kind::Flow(pace) = scenario.kind {
+                jobs.push(Job::flow(scenario, Flow::start(&args.dir, pace, connections).await?, connections));
+            } else if !(is_local && jobs.iter().any(|job: &Job| job.scenario.name == scenario.name)) {
                 jobs.push(Job::new(scenario, connections, target.as_ref(), &options)?);
             }
         }

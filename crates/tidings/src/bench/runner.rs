@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::client::Connection;
 use super::error::Error;
+use super::messages::Flow;
 use super::scenario::{Caller, Kind, Load, Options, Scenario};
 use super::server::Target;
 use super::stopwatch;
@@ -47,6 +48,7 @@ pub struct Job {
 enum Work {
     Http { target: Target, load: Box<dyn Load>, callers: Vec<Box<dyn Caller>> },
     Local { options: Options, run: fn(&Options, Duration) -> Result<Tally, Error> },
+    Flow(Box<Flow>),
 }
 
 impl Job {
@@ -72,11 +74,17 @@ impl Job {
                 })
             }
             (Kind::Http(_), None) => Err(Error::Usage(format!("`{}` needs a server", scenario.name))),
+            (Kind::Flow(_), _) => Err(Error::Usage(format!("`{}` starts a server of its own", scenario.name))),
             (Kind::Local(run), _) => {
                 let work = Work::Local { options: options.clone(), run };
                 Ok(Self { scenario, connections: 1, batch: 1, tally, work })
             }
         }
+    }
+
+    /// A scenario that has its own server.
+    pub fn flow(scenario: &'static Scenario, flow: Flow, connections: u32) -> Self {
+        Self { scenario, connections, batch: 1, tally: Tally::default(), work: Work::Flow(Box::new(flow)) }
     }
 
     async fn prepare(&self) -> Result<(), Error> {
@@ -94,6 +102,7 @@ impl Job {
         match &mut self.work {
             Work::Http { target, callers, .. } => send(self.scenario.name, target.address, callers, length).await,
             Work::Local { options, run } => run(options, length),
+            Work::Flow(flow) => flow.slice(self.scenario.name, length).await,
         }
     }
 }

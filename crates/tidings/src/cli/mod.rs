@@ -3,8 +3,8 @@
 
 mod backup;
 mod check_config;
-mod completions;
 mod client;
+mod completions;
 mod output;
 mod rules;
 mod send;

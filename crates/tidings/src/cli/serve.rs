@@ -49,6 +49,9 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     } else if arguments.demo {
         config.data_dir = std::env::temp_dir().join(format!("tidings-demo-{}", std::process::id()));
     }
+    if arguments.demo {
+        crate::demo::configure(&mut config);
+    }
     start_logging(&config);
     if arguments.unsafe_acknowledge_before_fsync {
         tracing::warn!("acknowledging before the fsync: a power cut will lose acknowledged events");
@@ -61,10 +64,10 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
         ids: Arc::new(SystemIds::default()),
         acknowledge_before_fsync: arguments.unsafe_acknowledge_before_fsync,
         limit_file: arguments.limit_file,
-        reload: Some(reload_source(arguments.config, arguments.listen, config.data_dir.clone())),
+        reload: Some(reload_source(arguments.config, arguments.listen, config.data_dir.clone(), arguments.demo)),
     };
     let data_dir = config.data_dir.clone();
-    let demo = if arguments.demo { Some(Demo::prepare(&mut config).await?) } else { None };
+    let demo = if arguments.demo { Some(Demo::prepare().await?) } else { None };
     let app = App::open(config, surroundings).await?;
     greet(&app, &data_dir, arguments.demo);
     if let Some(demo) = demo {
@@ -85,7 +88,12 @@ fn load(path: Option<&std::path::Path>) -> Result<Config, Failure> {
 }
 
 /// Reads the configuration as this start did: the same file, and what the command line said on top of it.
-fn reload_source(path: Option<PathBuf>, listen: Option<SocketAddr>, data_dir: PathBuf) -> crate::reload::Source {
+fn reload_source(
+    path: Option<PathBuf>,
+    listen: Option<SocketAddr>,
+    data_dir: PathBuf,
+    demo: bool,
+) -> crate::reload::Source {
     Arc::new(move || {
         let usual = PathBuf::from(config::FILE_NAME);
         let path = path.as_deref().or_else(|| usual.exists().then_some(usual.as_path()));
@@ -94,6 +102,9 @@ fn reload_source(path: Option<PathBuf>, listen: Option<SocketAddr>, data_dir: Pa
             config.set_listen(listen);
         }
         config.data_dir.clone_from(&data_dir);
+        if demo {
+            crate::demo::configure(&mut config);
+        }
         Ok(config)
     })
 }

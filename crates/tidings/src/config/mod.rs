@@ -80,6 +80,7 @@ pub struct Config {
     pub tickets: tickets::Tickets,
     pub outbound: outbound::Outbound,
     pub delivery: delivery::Delivery,
+    pub quiet_hours: Vec<delivery::QuietHours>,
     pub limits: limits::Limits,
     pub retention: retention::Retention,
     pub log: log::Log,
@@ -130,6 +131,7 @@ impl Default for Config {
             tickets: tickets::Tickets::default(),
             outbound: outbound::Outbound::default(),
             delivery: delivery::Delivery::default(),
+            quiet_hours: Vec::new(),
             limits: limits::Limits::default(),
             retention: retention::Retention::default(),
             log: log::Log::default(),
@@ -230,10 +232,12 @@ impl Config {
         check.list("rules", &self.rules, |rule| &rule.name, rules::Rule::check);
         check.list("queues", &self.queues, |queue| &queue.name, bus::Queue::check);
         check.list("topics", &self.topics, |topic| &topic.name, bus::Topic::check);
+        check.list("quiet_hours", &self.quiet_hours, |hours| &hours.name, delivery::QuietHours::check);
         check.list("schedules", &self.schedules, |schedule| &schedule.name, schedules::Schedule::check);
         check.list("monitors", &self.monitors, |monitor| &monitor.name, monitors::Monitor::check);
         check.list("message_types", &self.message_types, |kind| &kind.name, message_types::MessageType::check);
         check.list("sources", &self.sources, |source| &source.name, sources::Source::check);
+        self.check_scheduled_payloads(check);
         // Queues and topics share the paths under `/bus`.
         for (index, topic) in self.topics.iter().enumerate() {
             if !topic.name.is_empty() && self.queues.iter().any(|queue| queue.name == topic.name) {
@@ -242,6 +246,27 @@ impl Config {
                     .item(index)
                     .key("name")
                     .problem(format_args!("is {}, which a queue has already", problem::quote(&topic.name)));
+            }
+        }
+    }
+
+    /// A scheduled message is judged as the API would judge it (S002-60), so that no run fails for what could be known.
+    fn check_scheduled_payloads(&self, check: &mut Check<'_>) {
+        // A schema that is none is reported by then.
+        let Ok(types) = crate::messages::types::Types::new(&self.message_types) else { return };
+        let mut schedules = check.key("schedules");
+        for (index, schedule) in self.schedules.iter().enumerate() {
+            if schedule.message_type.is_empty() {
+                continue;
+            }
+            let mut entry = schedules.item(index);
+            for error in types.check(&schedule.message_type, schedule.payload.as_map()) {
+                match error.field.strip_prefix("payload.") {
+                    Some(inner) => {
+                        entry.key("payload").problem(format_args!("does not fit: `{inner}` {}", error.message))
+                    }
+                    None => entry.key(&error.field).problem(error.message),
+                }
             }
         }
     }

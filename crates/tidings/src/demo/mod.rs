@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidings_core::envelope::{self, Defaults};
 use tidings_core::time::iso_millis;
 use tokio::net::TcpListener;
@@ -21,6 +21,7 @@ use self::story::Scene;
 use crate::alerts::shapes::Found;
 use crate::app::Services;
 use crate::config::Config;
+use crate::config::schedules::Schedule;
 use crate::ingest::Draft;
 use crate::tickets::{NewTicket, Origin, Status};
 
@@ -37,14 +38,31 @@ pub struct Demo {
     address: SocketAddr,
 }
 
+/// What the demo has in its configuration beside what is there: webhooks may reach the receiver, the architects hear of
+/// process changes, and the seed's daily hello.
+pub fn configure(config: &mut Config) {
+    config.outbound.allow.push("127.0.0.1".to_owned());
+    config.process_alerts.recipients.push(company::ARCHITECTS.to_owned());
+    config.process_alerts.authorized_accounts = Some(vec![company::PIPELINE.to_owned()]);
+    let name = "daily-hello";
+    if config.schedules.iter().any(|schedule| schedule.name == name) {
+        return;
+    }
+    let payload = json!({ "text": "hello world", "priority": "default", "tags": ["scheduled", "daily"] });
+    config.schedules.push(Schedule {
+        name: name.to_owned(),
+        cron: Some("0 9 * * *".to_owned()),
+        message_type: "scheduled_hello".to_owned(),
+        payload: serde_json::from_value(payload).unwrap_or_default(),
+        ..Schedule::default()
+    });
+}
+
 impl Demo {
-    /// Takes an address for the receiver and lets webhooks reach it.
-    pub async fn prepare(config: &mut Config) -> std::io::Result<Self> {
+    /// Takes an address for the receiver.
+    pub async fn prepare() -> std::io::Result<Self> {
         let receiver = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = receiver.local_addr()?;
-        config.outbound.allow.push("127.0.0.1".to_owned());
-        config.process_alerts.recipients.push(company::ARCHITECTS.to_owned());
-        config.process_alerts.authorized_accounts = Some(vec![company::PIPELINE.to_owned()]);
         Ok(Self { receiver, address })
     }
 

@@ -58,11 +58,24 @@ pub fn scene(n: usize, now: &str) -> Scene {
 fn audit_entry(n: usize, person: &str, now: &str) -> Value {
     let process = if n.is_multiple_of(2) { "Northwind Agile" } else { "Northwind Scrum" };
     let (action, category, details, data) = match (n / 8) % 3 {
-        0 => ("Process.Field.Add", "create", format!("Field \"RiskScore\" was added to \"{process}\""),
-            json!({ "ProcessName": process, "FieldReferenceName": "Custom.RiskScore" })),
-        1 => ("Process.State.Create", "create", format!("State \"In review\" was created in \"{process}\""),
-            json!({ "ProcessName": process, "WorkItemTypeName": "Bug", "StateName": "In review" })),
-        _ => ("Process.Process.Edit", "modify", format!("Process \"{process}\" was edited"), json!({ "ProcessName": process })),
+        0 => (
+            "Process.Field.Add",
+            "create",
+            format!("Field \"RiskScore\" was added to \"{process}\""),
+            json!({ "ProcessName": process, "FieldReferenceName": "Custom.RiskScore" }),
+        ),
+        1 => (
+            "Process.State.Create",
+            "create",
+            format!("State \"In review\" was created in \"{process}\""),
+            json!({ "ProcessName": process, "WorkItemTypeName": "Bug", "StateName": "In review" }),
+        ),
+        _ => (
+            "Process.Process.Edit",
+            "modify",
+            format!("Process \"{process}\" was edited"),
+            json!({ "ProcessName": process }),
+        ),
     };
     let (name, account) = match (n / 8) % 3 {
         2 => ("Pipeline".to_owned(), super::company::PIPELINE.to_owned()),

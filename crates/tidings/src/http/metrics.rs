@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::figures::Tally;
+use crate::messages::metrics::DeliveryMetrics;
 
 /// From half a millisecond to about half a minute.
 const SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
@@ -54,6 +55,7 @@ pub struct Metrics {
     pub connections: Gauge,
     /// The same, for the figures that are kept.
     pub tally: Tally,
+    pub delivery: DeliveryMetrics,
 }
 
 /// The counters of one route, looked up once.
@@ -81,6 +83,7 @@ impl Default for Metrics {
             store_disk_bytes: Gauge::default(),
             connections: Gauge::default(),
             tally: Tally::default(),
+            delivery: DeliveryMetrics::default(),
             registry: Registry::default(),
         };
         registry.register("http_requests", "HTTP requests by route and class of status", metrics.requests.clone());
@@ -107,6 +110,7 @@ impl Default for Metrics {
             metrics.store_disk_bytes.clone(),
         );
         registry.register("http_connections", "Open HTTP connections", metrics.connections.clone());
+        metrics.delivery.register(&mut registry);
         Self { registry, ..metrics }
     }
 }

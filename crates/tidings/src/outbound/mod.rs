@@ -6,6 +6,7 @@
 
 pub mod address;
 mod guard;
+pub mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -184,6 +184,10 @@ impl Notice {
         payload.insert("title".to_owned(), self.title.clone().into());
         payload.insert("text".to_owned(), self.text.clone().into());
         payload.insert("event_type".to_owned(), event.envelope.event_type.clone().into());
+        if let Some(severity) = event.text_of(&["severity"]).filter(|text| check_name(text, 64).is_ok()) {
+            // What is critical does not wait for the end of quiet hours.
+            payload.insert("severity".to_owned(), severity.into());
+        }
         if channel == "email" && !rule.text.is_empty() {
             // Only a template of the user's own can have markup; any other text is escaped by who sends it.
             if let Ok(html) = rule.text.html(&event.fields) {

@@ -1,5 +1,6 @@
 //! `/tokens`: make, list and revoke.
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{Method, StatusCode};
 use axum::response::IntoResponse;
@@ -9,11 +10,12 @@ use serde_json::{Map, Value, json};
 use tidings_core::envelope::{FieldError, check_name};
 use tidings_core::limits::NAME_CHARS;
 use tidings_core::time::{self, Timestamp};
+use uuid::Uuid;
 
 use super::{Caller, NewToken, Scope, Token};
 use crate::app::Services;
 use crate::audit::Action;
-use crate::http::{CorrelationId, Json, JsonText, Problem, Route};
+use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Problem, Route};
 
 const MOST_SCOPES: usize = 20;
 
@@ -87,21 +89,38 @@ async fn create(
     State(services): State<Services>,
     caller: Caller,
     correlation: CorrelationId,
+    seed: Option<Extension<IdempotencySeed>>,
     body: JsonText,
 ) -> Result<impl IntoResponse, Problem> {
-    let (token, text) = make(&services, &caller, &correlation, &body.object()?).await?;
+    let seed = seed.map(|seed| seed.uuid(0));
+    let (token, text) = make(&services, &caller, &correlation, &body.object()?, seed).await?;
     Ok(Json(StatusCode::CREATED, CreatedToken { view: token.into(), token: text }))
 }
 
-/// Makes a token; gives it, and its text for the only time.
+/// Makes a token; gives it, and its text for the only time. `seed` makes it the same one if the same request comes again.
 pub async fn make(
     services: &Services,
     caller: &Caller,
     correlation: &CorrelationId,
     fields: &Map<String, Value>,
+    seed: Option<Uuid>,
 ) -> Result<(Token, String), Problem> {
-    let new = read_new(fields, caller.name(), services.clock.now())?;
-    let (token, text, write) = services.tokens.make(new);
+    let now = services.clock.now();
+    let new = read_new(fields, caller.name(), now)?;
+    let (token, text, write) = match seed {
+        Some(id) => {
+            // A token that was made before the key was forgotten is another request's.
+            let known = services.tokens.get(&id.simple().to_string()).await?;
+            let kept = std::time::Duration::from_secs(services.config.retention.idempotency_hours.saturating_mul(3600));
+            let since = now.saturating_sub(kept).unwrap_or(Timestamp::MIN);
+            match known {
+                Some(known) if known.created_at < since => services.tokens.make(new),
+                _ => services.tokens.make_once(id, new),
+            }
+        }
+        None => services.tokens.make(new),
+    };
+    services.tokens.forget(&token.id);
     let scopes: Vec<_> = token.scopes.iter().map(ToString::to_string).collect();
     let action =
         Action::new("token.create", "token", &token.id).details(json!({ "name": token.name, "scopes": scopes }));

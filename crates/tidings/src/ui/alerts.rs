@@ -57,10 +57,15 @@ async fn list(State(services): State<Services>, visitor: Visitor, mut params: Pa
     let rows = history::page(&*services.store, &selection, PAGE, after).await?;
     let next = paging::seal(&services.sealer, &context, rows.next.as_ref());
     let query: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
-    let labels = [("From", "2026-01-01"), ("To", "2026-01-31"), ("Actor id", ""), ("Action", "Process.Field.*"), ("Correlation id", "")];
-    let fields: Vec<Field<'_>> = (query.iter().zip(labels))
-        .map(|((name, value), (label, hint))| Field { name, label, value, hint })
-        .collect();
+    let labels = [
+        ("From", "2026-01-01"),
+        ("To", "2026-01-31"),
+        ("Actor id", ""),
+        ("Action", "Process.Field.*"),
+        ("Correlation id", ""),
+    ];
+    let fields: Vec<Field<'_>> =
+        (query.iter().zip(labels)).map(|((name, value), (label, hint))| Field { name, label, value, hint }).collect();
     let suppressed = query.last().map_or("", |(_, value)| *value);
     let options = [("", "alerted"), ("true", "of authorised accounts")];
     let beside = html! { a.button href=(address("/ui/alerts/export", &query)) { "Export CSV" } };

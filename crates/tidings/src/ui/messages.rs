@@ -232,7 +232,7 @@ async fn dead_letters(State(services): State<Services>, visitor: Visitor, params
     params.finish()?;
     let context = paging::context(visitor.caller(), "/ui/dead-letters", &());
     let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
-    let (letters, next) = dead::page(&*services.store, PAGE, after).await?;
+    let (letters, next) = dead::page(&*services.store, &dead::Filter::default(), PAGE, after).await?;
     let next = paging::seal(&services.sealer, &context, next.as_ref());
     let content = html! {
         p { "Messages that were given up, with the reason. Open one to see every attempt and to send it again." }

@@ -74,11 +74,8 @@ async fn latest(
     services: &Services,
     after: Option<tidings_store::Item>,
 ) -> Result<(Vec<Ticket>, Option<tidings_store::Item>), Problem> {
-    let filter = Filter {
-        event_type: Some("ticket.created".to_owned()),
-        source: Some(SOURCE.to_owned()),
-        ..Filter::default()
-    };
+    let filter =
+        Filter { event_type: Some("ticket.created".to_owned()), source: Some(SOURCE.to_owned()), ..Filter::default() };
     let (events, next) = services.events.page(&filter, PAGE, after).await?;
     let mut tickets = Vec::new();
     for event in events {

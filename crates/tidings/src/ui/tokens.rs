@@ -102,7 +102,7 @@ async fn create(
             fields.insert(name.to_owned(), text.into());
         }
     }
-    match make(&services, visitor.caller(), &correlation, &fields).await {
+    match make(&services, visitor.caller(), &correlation, &fields, None).await {
         Ok((token, text)) => {
             let content = html! {
                 p.notice role="status" { "The token is made. Copy it now: it is not shown again." }

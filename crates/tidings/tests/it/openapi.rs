@@ -8,10 +8,11 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 54] = [
+const EXPECTED: [&str; 60] = [
     "DELETE /api/schedules/{name}",
     "DELETE /authorized-accounts",
     "DELETE /channels/webhook/disabled/{id}",
+    "DELETE /dead-letters/{id}",
     "DELETE /rules/{name}",
     "DELETE /tokens/{id}",
     "GET /admin/backup",
@@ -29,6 +30,7 @@ const EXPECTED: [&str; 54] = [
     "GET /authorized-accounts/usage",
     "GET /channels/webhook/disabled",
     "GET /dead-letters",
+    "GET /dead-letters/jobs/{id}",
     "GET /dead-letters/{id}",
     "GET /events",
     "GET /events/stream",
@@ -51,9 +53,13 @@ const EXPECTED: [&str; 54] = [
     "POST /api/messages",
     "POST /api/messages/batch",
     "POST /api/messages/batch-get",
+    "POST /api/messages/cancel",
     "POST /api/messages/{message_id}/cancel",
     "POST /api/messages/{message_id}/retry",
     "POST /channels/{name}/test",
+    "POST /dead-letters/purge",
+    "POST /dead-letters/resubmit",
+    "POST /dead-letters/{id}/resubmit",
     "POST /events",
     "POST /ingest/azure-devops",
     "POST /rules/test",

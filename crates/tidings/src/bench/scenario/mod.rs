@@ -9,6 +9,7 @@ use async_trait::async_trait;
 
 use super::client::{Connection, Response};
 use super::error::Error;
+use super::messages::Pace;
 use super::tally::Tally;
 
 mod basic;
@@ -32,6 +33,16 @@ pub const ALL: &[Scenario] = &[
         kind: Kind::Http(events::ingest_batch),
     },
     Scenario { name: "events-read", about: "GET /events, pages of 50, newest first", kind: Kind::Http(events::read) },
+    Scenario {
+        name: "messages",
+        about: "POST /api/messages until completed, through ntfy to a sink",
+        kind: Kind::Flow(Pace::Full),
+    },
+    Scenario {
+        name: "messages-paced",
+        about: "the same at 500 a second; the time is from created to handed over",
+        kind: Kind::Flow(Pace::PerSecond(500)),
+    },
     Scenario { name: "tickets", about: "tickets in turn: open, read, comment, list", kind: Kind::Http(tickets::all) },
     Scenario { name: "tickets-read", about: "GET /tickets/{ticket_id}", kind: Kind::Http(tickets::read) },
     Scenario { name: "rules", about: "an event against --rules rules, one thread", kind: Kind::Local(rules::indexed) },
@@ -57,6 +68,8 @@ pub enum Kind {
     Http(fn(&Options) -> Box<dyn Load>),
     /// No server and no connection: the function works for about the given time on the calling thread.
     Local(fn(&Options, Duration) -> Result<Tally, Error>),
+    /// Messages through a server of its own to a sink.
+    Flow(Pace),
 }
 
 /// What the command line says about the work itself.

@@ -72,7 +72,7 @@ impl Sender {
             }
             config::email::Transport::Ses => {
                 let credentials =
-                    credentials.ok_or_else(|| SetupError("SES needs AWS_ACCESS_KEY_ID and its secret".to_owned()))?;
+                    credentials.ok_or_else(|| SetupError("SES needs `email.access_key_id` and its secret, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned()))?;
                 Transport::Ses(Box::new(ses::Client::new(config, credentials, outbound).map_err(SetupError)?))
             }
         };

@@ -39,8 +39,11 @@ impl Senders {
     pub fn new(config: &Config, built_in: Option<Arc<dyn ntfy::BuiltIn>>) -> Self {
         let trusted = || Outbound::trusted().map_err(|error| error.to_string());
         let email = trusted().and_then(|outbound| {
-            let credentials = ses::Credentials::from_variables(|name| std::env::var(name).ok());
-            email::Sender::new(&config.email, &config.data_dir.join("outbox"), credentials, outbound)
+            let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+            let credentials = ses::Credentials::find(&config.email, variable);
+            let mut email = config.email.clone();
+            email.region = email.region.or_else(|| variable("AWS_REGION")).or_else(|| variable("AWS_DEFAULT_REGION"));
+            email::Sender::new(&email, &config.data_dir.join("outbox"), credentials, outbound)
                 .map_err(|error| error.to_string())
         });
         let ntfy = match (&config.ntfy.server, built_in) {
