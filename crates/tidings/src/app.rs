@@ -15,12 +15,13 @@ use crate::alerts::follow::AlertFollower;
 use crate::alerts::{self, Alerts};
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
+use crate::bus::{self, Bus};
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
 use crate::figures::{self, Figures};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
-use crate::inbox;
+use crate::inbox::{self, Inbox};
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
@@ -62,6 +63,7 @@ pub struct Parts {
     pub events: Events,
     pub live: Live,
     pub ingest: Arc<Ingest>,
+    pub inbox: Inbox,
     /// The built-in push server, unless it is switched off.
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
@@ -71,6 +73,7 @@ pub struct Parts {
     pub senders: Senders,
     pub rules: Rules,
     pub figures: Arc<Figures>,
+    pub bus: Arc<Bus>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
     pub limits: RequestLimits,
@@ -166,6 +169,8 @@ pub fn tables(stage: &str) -> Vec<Table> {
         rules::record::table(),
         rules::job::table(),
         rules::window::table(),
+        bus::table(),
+        bus::seen_table(),
     ]
     .map(Clone::clone)
     .to_vec();
@@ -212,6 +217,7 @@ impl App {
                 .map_err(|source| StartError::Write { path, source })
         });
         let live = Live::default();
+        let arrivals: Arc<inbox::Live> = Arc::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
         let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
         let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
@@ -224,7 +230,8 @@ impl App {
             Arc::clone(&rules.book),
             &config,
         )
-        .signalling(Arc::clone(&messages.signals));
+        .signalling(Arc::clone(&messages.signals))
+        .announcing(Arc::clone(&arrivals));
         let push = open_push(&config, &listeners, &ingest).await?;
         let ingest = Arc::new(ingest);
         let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
@@ -234,6 +241,8 @@ impl App {
         schedules.load(&config.schedules, clock.now()).await?;
         let figures =
             Figures::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&messages.signals));
+        let workers = Workers::default();
+        let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
         let parts = Parts {
             figures: Arc::new(figures),
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
@@ -248,6 +257,7 @@ impl App {
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
+            inbox: Inbox::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), arrivals),
             push,
             schedules,
             messages,
@@ -255,7 +265,8 @@ impl App {
             tickets,
             senders,
             rules,
-            workers: Workers::default(),
+            bus,
+            workers,
             limit: limit.transpose()?,
             limits: RequestLimits::of(&config.limits),
             reload: Reload::new(reload, &config),
@@ -305,6 +316,7 @@ impl App {
         if let Err(error) = services.figures.flush().await {
             tracing::warn!(%error, "the last figures are lost");
         }
+        services.bus.flush(true).await;
         if let Some(push) = &services.push {
             push.close().await;
         }
@@ -330,6 +342,7 @@ impl Services {
     fn start_workers(&self) {
         let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
         self.workers.run("schedules", schedules);
+        self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
@@ -371,6 +384,8 @@ impl Services {
             metrics: Arc::clone(&self.metrics),
             settings: Settings::of(&self.config),
             signals: Arc::clone(&self.messages.signals),
+            arrivals: Arc::clone(&self.inbox.live),
+            traffic: Arc::clone(&self.ingest.traffic),
             stop: self.workers.stopping(),
         }
     }

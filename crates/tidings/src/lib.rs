@@ -8,6 +8,8 @@ pub mod alerts;
 pub mod app;
 pub mod audit;
 pub mod bench;
+pub mod bus;
+pub mod centre;
 pub mod channel;
 pub mod cli;
 pub mod clock;

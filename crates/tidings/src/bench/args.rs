@@ -43,6 +43,9 @@ pub struct Args {
     /// Rules to match against
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rules: u32,
+    /// Inbox entries to store before inboxes are read, for 10,000 users together
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub entries: u64,
     /// Events to store before measuring [default: 0, for `report` 1000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     pub preload: Option<u64>,

@@ -44,7 +44,7 @@ pub async fn run(target: &Target, events: u64) -> Result<(), Error> {
 
 /// One connection: takes batches until none is left.
 async fn store(target: Target, batch: u32, left: Arc<AtomicU64>, bar: ProgressBar) -> Result<(), Error> {
-    let options = Options { batch, rules: 0, token: target.token.clone() };
+    let options = Options { batch, rules: 0, entries: 0, token: target.token.clone() };
     let mut caller = scenario::ingest_batch(&options).caller();
     let mut connection = runner::open(target.address, NAME).await?;
     while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {

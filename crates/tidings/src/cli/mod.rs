@@ -6,6 +6,7 @@ mod check_config;
 mod client;
 mod completions;
 mod output;
+mod queues;
 mod rules;
 mod send;
 mod serve;
@@ -37,6 +38,7 @@ enum Command {
     Send(send::Arguments),
     Tail(tail::Arguments),
     Rules(rules::Arguments),
+    Queues(queues::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
     Completions(completions::Arguments),
@@ -107,6 +109,7 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Send(arguments) => send::run(arguments).await,
         Command::Tail(arguments) => tail::run(arguments).await,
         Command::Rules(arguments) => rules::run(&arguments),
+        Command::Queues(arguments) => queues::run(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),

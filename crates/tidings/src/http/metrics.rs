@@ -143,10 +143,10 @@ impl Metrics {
         }
     }
 
-    /// The text that Prometheus reads.
+    /// The text that Prometheus reads; `more` is that of other parts, without its last line.
     #[must_use]
-    pub fn render(&self) -> String {
-        let mut out = String::new();
+    pub fn render(&self, more: &str) -> String {
+        let mut out = String::from(more);
         // Writing to a string cannot fail.
         let _ = text::encode(&mut out, &self.registry);
         out

@@ -46,10 +46,13 @@ pub fn routes() -> Vec<Route> {
     routes.extend(crate::rules::http::routes());
     routes.extend(crate::trace::http::routes());
     routes.extend(crate::messages::http::routes());
+    routes.extend(crate::centre::http::routes());
+    routes.extend(crate::inbox::http::routes());
     routes.extend(crate::alerts::http::routes());
     routes.extend(crate::audit::http::routes());
     routes.extend(crate::tokens::http::routes());
     routes.extend(crate::schedules::http::routes());
+    routes.extend(crate::bus::http::routes());
     routes.extend(crate::tickets::http::routes());
     routes.extend(crate::admin::routes());
     routes

@@ -3,6 +3,7 @@
 mod read;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
@@ -19,6 +20,7 @@ use crate::config::Config;
 use crate::events::record::{self, NewEvent};
 use crate::events::{Live, LiveEvent};
 use crate::http::Metrics;
+use crate::inbox;
 use crate::messages::{Message, Signals};
 use crate::rules::notice::Settings;
 use crate::rules::react::{Reaction, Reactor};
@@ -48,6 +50,9 @@ pub struct Receipt {
     pub errors: Vec<FieldError>,
     #[serde(skip)]
     pub too_large: bool,
+    /// How many rules it matched, if it was accepted.
+    #[serde(skip)]
+    pub matched: u64,
 }
 
 /// An event, and what a part of the house stores with it in the same transaction: all of it or nothing.
@@ -79,6 +84,10 @@ pub struct Ingest {
     pub new_job: Arc<Notify>,
     /// Rung when an event has made messages.
     signals: Arc<Signals>,
+    /// Told whose inbox has something new.
+    arrivals: Arc<inbox::Live>,
+    /// How many events have come in: who does work in the background makes room for them.
+    pub traffic: Arc<AtomicU64>,
     retention_seconds: i64,
     duplicate_seconds: i64,
     /// Days that are on record, and since when.
@@ -107,6 +116,8 @@ impl Ingest {
             reactor,
             new_job: Arc::default(),
             signals: Arc::default(),
+            arrivals: Arc::default(),
+            traffic: Arc::default(),
             retention_seconds: seconds(config.retention.events_days, DAY_SECONDS),
             duplicate_seconds: seconds(config.retention.dedupe_hours, 3600),
             days: Mutex::default(),
@@ -117,6 +128,13 @@ impl Ingest {
     #[must_use]
     pub fn signalling(mut self, signals: Arc<Signals>) -> Self {
         self.signals = signals;
+        self
+    }
+
+    /// Says to these when an event has made inbox entries.
+    #[must_use]
+    pub fn announcing(mut self, arrivals: Arc<inbox::Live>) -> Self {
+        self.arrivals = arrivals;
         self
     }
 
@@ -145,6 +163,7 @@ impl Ingest {
     /// not hold is an error of its own: a conflict that counts from the first of `Companions::writes`.
     pub async fn accept_each(&self, arrivals: Vec<Arrival>) -> Result<Vec<Result<Receipt, Error>>, Error> {
         let now = self.clock.now();
+        self.traffic.fetch_add(arrivals.len() as u64, Ordering::Relaxed);
         let mut transactions = Vec::with_capacity(arrivals.len());
         let mut prepared = Vec::with_capacity(arrivals.len());
         for arrival in arrivals {
@@ -211,14 +230,14 @@ impl Ingest {
         let mut caused = Vec::new();
         if !rules.is_empty() || !with.messages.is_empty() {
             let reaction = self.reactor.react(&new, &rules, silent, with).await?;
-            let Reaction { writes, markers, outcome, messages } = reaction;
+            let Reaction { writes, markers, outcome, messages, told } = reaction;
             caused = writes;
             let text = outcome.to_text(limits::ITEM_BYTES.saturating_sub(new.json.len() + BESIDE_BYTES));
             noted.announcement = noted.announcement.map(|json| with_outcome(json, envelope, &text));
             new.outcome = Some(text);
             let own = 2 + usize::from(note_day.is_some());
             let markers = markers.into_iter().map(|(place, rule)| (place + own, rule)).collect();
-            noted.reacted = Some(Box::new(Reacted { json: new.json.clone(), rules, markers, outcome, messages }));
+            noted.reacted = Some(Box::new(Reacted { json: new.json.clone(), rules, markers, outcome, messages, told }));
         }
         let window = std::time::Duration::from_secs(self.duplicate_seconds.unsigned_abs());
         let mut writes = Vec::from(new.writes(now.saturating_sub(window).unwrap_or(Timestamp::MIN)));
@@ -266,6 +285,7 @@ impl Ingest {
             Ok(()) => None,
             Err(error) => Some(duplicate_of(error).map_err(|error| counted_from(error, noted.companions))?),
         };
+        let matched = noted.reacted.as_ref().map_or(0, |reacted| reacted.outcome.totals.rules);
         // A duplicate's transaction wrote nothing, the day included.
         if known_correlation.is_none() {
             if let Some(day) = noted.day {
@@ -278,6 +298,7 @@ impl Ingest {
                 self.metrics.tally.notices(reacted.outcome.totals.notifications);
                 self.report(&envelope, &reacted.outcome);
                 self.signals.created(&reacted.messages);
+                self.arrivals.announce(reacted.told.iter().map(String::as_str));
             }
         }
         let status = if known_correlation.is_some() { "duplicate" } else { "accepted" };
@@ -287,6 +308,7 @@ impl Ingest {
             status,
             errors: Vec::new(),
             too_large: false,
+            matched,
         })
     }
 
@@ -344,6 +366,8 @@ struct Reacted {
     markers: Vec<(usize, String)>,
     outcome: Outcome,
     messages: Vec<Message>,
+    /// Users with a new inbox entry.
+    told: BTreeSet<String>,
 }
 
 /// An envelope's text with what came of it, for those who watch.
@@ -358,7 +382,7 @@ fn with_outcome(mut json: String, envelope: &Envelope, outcome: &str) -> String 
 }
 
 fn rejection(errors: Vec<FieldError>, too_large: bool) -> Receipt {
-    Receipt { event_id: None, correlation_id: None, status: "rejected", errors, too_large }
+    Receipt { event_id: None, correlation_id: None, status: "rejected", errors, too_large, matched: 0 }
 }
 
 /// The correlation id of the event that was there first, if that is why the transaction failed.

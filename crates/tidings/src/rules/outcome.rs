@@ -143,7 +143,7 @@ impl Outcome {
 
     pub fn notified(&mut self, entry: &Entry) {
         self.totals.notifications += 1;
-        let (user, notification_identifier) = (entry.user.clone(), entry.time.clone());
+        let (user, notification_identifier) = (entry.user.clone(), entry.identifier());
         push(&mut self.notifications, Notified { user, notification_identifier, rule: entry.rule.clone() });
     }
 

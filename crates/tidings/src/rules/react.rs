@@ -32,6 +32,8 @@ pub struct Reaction {
     pub outcome: Outcome,
     /// To be announced once they are stored.
     pub messages: Vec<Message>,
+    /// Users who have an entry of it: one for an event, however many rules name them (S001-49).
+    pub told: BTreeSet<String>,
 }
 
 /// Decides what follows from events.
@@ -82,7 +84,7 @@ impl Reactor {
                 continue;
             }
             // Thousands of rules may match; those that cannot fit any more cost nothing here.
-            let effects = if sheet.is_full() { None } else { self.effects(rule, &event, &sheet.told).await? };
+            let effects = if sheet.is_full() { None } else { self.effects(rule, &event, &sheet.reaction.told).await? };
             let fits = match effects {
                 Some(effects) => sheet.add(rule, effects, &self.messages)?,
                 None => false,
@@ -148,8 +150,6 @@ struct Sheet {
     bytes: usize,
     /// Writes of the transaction that are spoken for.
     kept_writes: usize,
-    /// Users who have their entry: one for an event, however many rules name them (S001-49).
-    told: BTreeSet<String>,
 }
 
 impl Sheet {
@@ -208,7 +208,7 @@ impl Sheet {
             reaction.outcome.sent(message);
         }
         reaction.messages.extend(effects.messages);
-        self.told.extend(effects.entries.into_iter().map(|entry| entry.user));
+        reaction.told.extend(effects.entries.into_iter().map(|entry| entry.user));
         Ok(true)
     }
 }

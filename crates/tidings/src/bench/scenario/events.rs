@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     fn options(batch: u32) -> Options {
-        Options { batch, rules: 0, token: "secret".into() }
+        Options { batch, rules: 0, entries: 0, token: "secret".into() }
     }
 
     fn body(request: &[u8]) -> serde_json::Value {

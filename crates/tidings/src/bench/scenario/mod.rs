@@ -14,6 +14,7 @@ use super::tally::Tally;
 
 mod basic;
 mod events;
+mod inbox;
 mod rules;
 mod tickets;
 
@@ -33,6 +34,27 @@ pub const ALL: &[Scenario] = &[
         kind: Kind::Http(events::ingest_batch),
     },
     Scenario { name: "events-read", about: "GET /events, pages of 50, newest first", kind: Kind::Http(events::read) },
+    Scenario {
+        name: "inbox-read",
+        about: "a page of the 20 newest unread, each connection of another of 10,000 users",
+        kind: Kind::Http(inbox::read),
+    },
+    Scenario {
+        name: "inbox-many",
+        about: "the same of a user who has 100,000 notifications",
+        kind: Kind::Http(inbox::read_many),
+    },
+    Scenario { name: "inbox-deep", about: "page 100 of that user", kind: Kind::Http(inbox::read_deep) },
+    Scenario {
+        name: "fanout",
+        about: "one event to 10,000 users, one after the other; operations are entries",
+        kind: Kind::Http(inbox::fan_out),
+    },
+    Scenario {
+        name: "ingest-fanout",
+        about: "as ingest, while a fan-out goes on",
+        kind: Kind::Http(inbox::ingest_beside),
+    },
     Scenario {
         name: "messages",
         about: "POST /api/messages until completed, through ntfy to a sink",
@@ -79,6 +101,8 @@ pub struct Options {
     pub batch: u32,
     /// Rules to match against.
     pub rules: u32,
+    /// Inbox entries that are there when inboxes are read.
+    pub entries: u64,
     /// Sent as bearer token with every request.
     pub token: String,
 }
@@ -96,6 +120,11 @@ pub trait Load: Send + Sync {
         1
     }
 
+    /// How many connections it uses where so many are asked for.
+    fn connections(&self, asked: u32) -> u32 {
+        asked
+    }
+
     /// The part of one connection. Two callers never send the same identifier.
     fn caller(&self) -> Box<dyn Caller>;
 }
@@ -104,6 +133,11 @@ pub trait Load: Send + Sync {
 pub trait Caller: Send {
     /// The next request, whole.
     fn request(&mut self) -> &[u8];
+
+    /// How long to wait before the next request.
+    fn pause(&self) -> Option<Duration> {
+        None
+    }
 
     /// How many operations this reply to the last request completed; none if it is not what it should be.
     fn check(&mut self, response: Response<'_>) -> Option<u64>;

@@ -96,7 +96,7 @@ mod tests {
             let naive = material.patterns.iter().filter(|pattern| pattern.naive_matches(&tree)).count();
             assert_eq!(material.set.matches(event, &mut scratch).unwrap().len(), naive);
         }
-        let options = Options { batch: 1, rules: 50, token: String::new() };
+        let options = Options { batch: 1, rules: 50, entries: 0, token: String::new() };
         for run in [indexed, naive] {
             let tally = run(&options, Duration::from_millis(20)).unwrap();
             assert!(tally.operations > 0 && tally.errors == 0);

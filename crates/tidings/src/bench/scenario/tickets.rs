@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn options() -> Options {
-        Options { batch: 1, rules: 0, token: "secret".into() }
+        Options { batch: 1, rules: 0, entries: 0, token: "secret".into() }
     }
 
     fn line(request: &[u8]) -> String {

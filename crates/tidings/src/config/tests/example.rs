@@ -41,7 +41,7 @@ fn the_optional_settings_of_the_example_are_valid_too() {
     let env = variables(&[("NTFY_TOKEN", "t"), ("WEBHOOK_SECRET", "s"), ("SES_SECRET", "s")]);
     let config = Config::parse(&text, env).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(config.rules[0].targets.len(), 7);
-    assert_eq!(config.queues[0].retry, Retry::default());
+    assert_eq!(config.queues[0].retry, Some(Retry::default()));
     assert_eq!((config.topics.len(), config.schedules.len(), config.monitors.len()), (1, 3, 1));
     assert_eq!((config.message_types.len(), config.sources.len()), (1, 3));
 }

@@ -99,7 +99,7 @@ retry = { baseSeconds = 10.0, maxSeconds = 5, factor = 0.5 }
 name = "a"
 [[topics.subscriptions]]
 name = "s"
-lockSeconds = 3601
+lockSeconds = 301
 rules = [{ name = "r" }, { name = "r", sql = "1=1", key = "a.#" }]
 push = { url = "x" }
 [[topics.subscriptions]]
@@ -111,7 +111,7 @@ name = "s"
             "tidings.toml:6: `queues[1].retry.maxSeconds` must not be less than `baseSeconds` (10)",
             "tidings.toml:6: `queues[1].retry.factor` must be from 1 to 100, not 0.5",
             "tidings.toml:8: `topics[0].name` is \"a\", which a queue has already",
-            "tidings.toml:11: `topics[0].subscriptions[0].lockSeconds` must be from 1 to 3600, not 3601",
+            "tidings.toml:11: `topics[0].subscriptions[0].lockSeconds` must be from 5 to 300, not 301",
             "tidings.toml:12: `topics[0].subscriptions[0].rules[0]` needs exactly one of `sql`, `correlation`, `pattern` \
              and `key`",
             "tidings.toml:12: `topics[0].subscriptions[0].rules[1]` needs exactly one of `sql`, `correlation`, `pattern` \

@@ -132,6 +132,8 @@ async fn node(dir: &std::path::Path, clock: &Arc<ManualClock>) -> Node {
         metrics,
         settings: Settings::of(&config),
         signals: Arc::default(),
+        arrivals: Arc::default(),
+        traffic: Arc::default(),
         stop,
     };
     Node { store, rules, ingest, fanout, _stop }

@@ -13,7 +13,7 @@ mod windows;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tidings::inbox::{Entry, map, record as inbox};
+use tidings::inbox::{Count, Entry, counter, map, record as inbox};
 use tidings::messages::{Message, record as messages};
 use tidings_store::memory::Memory;
 use tidings_store::{Query, Store, Write};
@@ -84,6 +84,6 @@ async fn entries(store: &dyn Store, user: &str) -> Vec<Entry> {
 }
 
 async fn unread(store: &dyn Store, user: &str) -> i64 {
-    let counter = store.get(inbox::table(), &inbox::counter_key(user)).await.unwrap();
-    counter.and_then(|item| item.int("unread")).unwrap_or(0)
+    let counter = store.get(inbox::table(), &counter::key(user)).await.unwrap();
+    i64::try_from(Count::of(counter.as_ref(), server::START.parse().unwrap()).unread).unwrap()
 }

@@ -1,0 +1,96 @@
+//! The HTTP face of the bus: the shape of the Service Bus REST API, batches, and management.
+
+mod broker_properties;
+mod desk;
+mod manage;
+mod receive;
+mod resubmit;
+mod send;
+mod view;
+
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+
+use super::BusError;
+use super::line::LineError;
+use super::path::{DEAD_LETTERS, Path};
+use crate::http::{Problem, Route};
+
+#[must_use]
+pub fn routes() -> Vec<Route> {
+    let mut routes = manage::routes();
+    routes.extend(send::routes());
+    routes.extend(receive::routes());
+    routes.extend(desk::routes());
+    routes.extend(resubmit::routes());
+    routes
+}
+
+/// The same path in each of the four places messages are received from.
+macro_rules! paths {
+    ($rest:literal) => {
+        [
+            concat!("/bus/{entity}", $rest),
+            concat!("/bus/{entity}/$deadletterqueue", $rest),
+            concat!("/bus/{entity}/subscriptions/{subscription}", $rest),
+            concat!("/bus/{entity}/subscriptions/{subscription}/$deadletterqueue", $rest),
+        ]
+    };
+}
+pub(crate) use paths;
+
+/// What the path of a request names.
+pub struct Place {
+    pub path: Path,
+    params: Vec<(String, String)>,
+}
+
+impl Place {
+    /// Another part of the path.
+    pub fn part(&self, name: &str) -> &str {
+        self.params.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Place {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let dead = parts.extensions.get::<MatchedPath>().is_some_and(|path| path.as_str().contains(DEAD_LETTERS));
+        let params = RawPathParams::from_request_parts(parts, state).await;
+        let params = params.map_err(|_| Problem::bad_request("the path cannot be read"))?;
+        let params: Vec<(String, String)> =
+            params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let named = |name: &str| params.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+        let path = Path { entity: named("entity").unwrap_or_default(), subscription: named("subscription"), dead };
+        Ok(Self { path, params })
+    }
+}
+
+impl From<BusError> for Problem {
+    fn from(error: BusError) -> Self {
+        let detail = error.to_string();
+        match error {
+            // As Service Bus answers when there is no such entity.
+            BusError::NoEntity(_) => Self::new(StatusCode::GONE, "gone", detail),
+            BusError::OtherKind(_) | BusError::TooMany(_) => Self::conflict(detail),
+            BusError::WrongKind(_) => Self::bad_request(detail),
+            BusError::TooLarge(_) => Self::too_large(detail),
+            BusError::Line(error) => error.into(),
+            BusError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<LineError> for Problem {
+    fn from(error: LineError) -> Self {
+        let detail = error.to_string();
+        match error {
+            LineError::Gone => Self::new(StatusCode::GONE, "gone", detail),
+            LineError::LockLost => Self::new(StatusCode::NOT_FOUND, "lock-lost", detail),
+            LineError::AlreadyDead => Self::conflict(detail),
+            LineError::Store(error) => error.into(),
+        }
+    }
+}
