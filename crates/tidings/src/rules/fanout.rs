@@ -398,7 +398,7 @@ impl Fanout {
 
 /// How many inbox entries a chunk has.
 fn entries(chunk: &Chunk) -> u64 {
-    chunk.pieces.iter().filter(|piece| matches!(piece, Piece::Entry(_))).count() as u64
+    chunk.pieces.iter().filter(|piece| matches!(piece, Piece::Entry { .. })).count() as u64
 }
 
 /// Completes an outcome with how far its job has come.

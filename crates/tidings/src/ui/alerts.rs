@@ -49,7 +49,7 @@ pub fn pages() -> Vec<Page> {
 
 async fn list(State(services): State<Services>, visitor: Visitor, mut params: Params) -> Result<Response, Problem> {
     let texts = FILTERS.map(|name| (name, params.text(name).unwrap_or_default().to_owned()));
-    let selection = selection(&mut params, services.clock.now(), Some(RANGE_DAYS));
+    let selection = selection(&mut params, services.clock.now(), RANGE_DAYS);
     let cursor = params.text("cursor").map(ToOwned::to_owned);
     params.finish()?;
     let context = paging::context(visitor.caller(), "/ui/alerts", &selection);
@@ -195,7 +195,7 @@ async fn resend(
 
 /// All that fit the filter as one file, read and sent a page at a time.
 async fn export(State(services): State<Services>, mut params: Params) -> Result<Response, Problem> {
-    let selection = selection(&mut params, services.clock.now(), Some(RANGE_DAYS));
+    let selection = selection(&mut params, services.clock.now(), RANGE_DAYS);
     params.finish()?;
     let start = (services, selection, Some(None), view::csv_header());
     let pages = futures_util::stream::unfold(start, |(services, selection, place, header)| async move {
