@@ -16,6 +16,7 @@ use crate::alerts::{self, Alerts};
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
 use crate::bus::{self, Bus};
+use crate::business::{self, Business};
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
@@ -40,6 +41,8 @@ use crate::{push, schedules};
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_MOST: usize = 20_000;
+/// How often old entries of the audit log are removed, if they are.
+const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 /// How often a node looks for work that another one left behind.
 const FANOUT_EVERY: Duration = Duration::from_secs(5);
 
@@ -57,7 +60,7 @@ pub struct Parts {
     pub embedded: Option<Arc<Embedded>>,
     pub metrics: Arc<Metrics>,
     pub tokens: Tokens,
-    pub audit: Audit,
+    pub audit: Arc<Audit>,
     pub sealer: Sealer,
     pub idempotency: Idempotency,
     pub events: Events,
@@ -70,6 +73,7 @@ pub struct Parts {
     pub messages: Arc<Messages>,
     pub alerts: Alerts,
     pub tickets: Arc<Tickets>,
+    pub business: Business,
     pub senders: Senders,
     pub rules: Rules,
     pub figures: Arc<Figures>,
@@ -175,6 +179,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
     ]
     .map(Clone::clone)
     .to_vec();
+    tables.extend(business::tables().map(Clone::clone));
     tables.push(messages::record::table(stage));
     tables
 }
@@ -213,10 +218,9 @@ impl App {
         let Surroundings { clock, ids, limit_file, reload, .. } = surroundings;
         let Opened { store, embedded, metrics } = opened;
         let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
-        let limit = limit_file.map(|path| {
-            Appender::create(&path, crate::bench::limit::FILE_BYTES)
-                .map_err(|source| StartError::Write { path, source })
-        });
+        let limit = limit_file.map(appender).transpose()?;
+        let workers = Workers::default();
+        let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
         let live = Live::default();
         let arrivals: Arc<inbox::Live> = Arc::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
@@ -232,29 +236,26 @@ impl App {
             &config,
         )
         .signalling(Arc::clone(&messages.signals))
-        .announcing(Arc::clone(&arrivals));
+        .announcing(Arc::clone(&arrivals))
+        .forwarding(Arc::clone(&bus));
         let push = open_push(&config, &listeners, &ingest).await?;
         let ingest = Arc::new(ingest);
         let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
+        let audit = Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock)));
+        let business = Business::new(&ingest, &bus, &messages, &audit, &config);
         let senders =
             Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
         let figures =
             Figures::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&messages.signals));
-        let workers = Workers::default();
-        let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
+        let hours = config.retention.idempotency_hours;
         let parts = Parts {
             figures: Arc::new(figures),
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
-            audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
+            audit,
             sealer,
-            idempotency: Idempotency::new(
-                Arc::clone(&store),
-                Arc::clone(&clock),
-                Arc::clone(&ids),
-                config.retention.idempotency_hours,
-            ),
+            idempotency: Idempotency::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), hours),
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
@@ -264,11 +265,12 @@ impl App {
             messages,
             alerts: Alerts::new(Arc::clone(&store), Arc::clone(&clock), &config),
             tickets,
+            business,
             senders,
             rules,
             bus,
             workers,
-            limit: limit.transpose()?,
+            limit,
             limits: RequestLimits::of(&config.limits),
             reload: Reload::new(reload, &config),
             config,
@@ -344,6 +346,7 @@ impl Services {
         let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
         self.workers.run("schedules", schedules);
         self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));
+        business::handlers::register(&self.bus, &self.business.handlers);
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
@@ -366,6 +369,17 @@ impl Services {
             let figures = Arc::clone(&figures);
             async move { figures.flush().await.map_err(|e| e.to_string()) }
         });
+        if let Ok(days @ 1..) = u32::try_from(self.config.retention.audit_days) {
+            let services = self.clone();
+            self.workers.spawn("audit", AUDIT_EVERY, move || {
+                let services = services.clone();
+                let kept = Duration::from_secs(u64::from(days) * 86_400);
+                async move {
+                    let before = services.clock.now().saturating_sub(kept).map_err(|e| e.to_string())?;
+                    services.audit.expire(before).await.map(drop).map_err(|e| e.to_string())
+                }
+            });
+        }
         let services = self.clone();
         self.workers.spawn("rules", rules::SYNC_EVERY, move || {
             let services = services.clone();
@@ -414,6 +428,11 @@ impl Services {
         self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
         Ok(Some(path))
     }
+}
+
+/// The file that `POST /limit` appends to.
+fn appender(path: PathBuf) -> Result<Appender, StartError> {
+    Appender::create(&path, crate::bench::limit::FILE_BYTES).map_err(|source| StartError::Write { path, source })
 }
 
 /// The built-in push server, if it has an address.

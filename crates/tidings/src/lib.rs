@@ -9,6 +9,7 @@ pub mod app;
 pub mod audit;
 pub mod bench;
 pub mod bus;
+pub mod business;
 pub mod centre;
 pub mod channel;
 pub mod cli;

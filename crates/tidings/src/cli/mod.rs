@@ -6,6 +6,7 @@ mod backup;
 mod check_config;
 mod client;
 mod completions;
+mod map;
 mod output;
 mod queues;
 mod rules;
@@ -41,6 +42,7 @@ enum Command {
     Rules(rules::Arguments),
     Alerts(alerts::Arguments),
     Queues(queues::Arguments),
+    Map(map::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
     Completions(completions::Arguments),
@@ -113,6 +115,7 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Rules(arguments) => rules::run(&arguments),
         Command::Alerts(arguments) => alerts::run(arguments).await,
         Command::Queues(arguments) => queues::run(arguments).await,
+        Command::Map(arguments) => map::run(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),

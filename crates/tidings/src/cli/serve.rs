@@ -68,7 +68,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     };
     let data_dir = config.data_dir.clone();
     let demo = if arguments.demo { Some(Demo::prepare().await?) } else { None };
-    let app = App::open(config, surroundings).await?;
+    let app = Box::pin(App::open(config, surroundings)).await?;
     greet(&app, &data_dir, arguments.demo);
     if let Some(demo) = demo {
         demo.play(&app.services).await.map_err(Failure)?;

@@ -24,7 +24,9 @@ pub use correlation::CorrelationId;
 pub use cursor::Sealer;
 pub use extract::{Json, JsonText, media_type};
 pub use gate::{Gatekeeper, Peer};
-pub use idempotency::{Idempotency, IdempotencySeed, RequestIds, table as idempotency_table};
+pub use idempotency::{
+    HEADER as IDEMPOTENCY_KEY, Idempotency, IdempotencySeed, RequestIds, table as idempotency_table,
+};
 pub use metrics::{CommitMetrics, Metrics};
 pub use params::{End, Params};
 pub use problem::Problem;
@@ -54,6 +56,7 @@ pub fn routes() -> Vec<Route> {
     routes.extend(crate::schedules::http::routes());
     routes.extend(crate::bus::http::routes());
     routes.extend(crate::tickets::http::routes());
+    routes.extend(crate::business::routes());
     routes.extend(crate::admin::routes());
     routes
 }

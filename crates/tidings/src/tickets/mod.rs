@@ -24,6 +24,7 @@ use tidings_store::{Change, Condition, Error, Item, Query, Store, Write};
 use uuid::Uuid;
 
 pub use alert::{Alert, Raised};
+pub use read::check_text;
 pub use record::{Comment, Ticket, alerts_table, table};
 pub use redact::redact;
 pub use status::Status;
@@ -284,7 +285,7 @@ impl Tickets {
     }
 
     async fn accept(&self, envelope: Envelope, writes: Vec<Write>) -> Result<Receipt, Error> {
-        let arrival = Arrival { envelope, with: Companions { writes, messages: Vec::new() } };
+        let arrival = Arrival { envelope, with: Companions { writes, ..Companions::default() } };
         let mut receipts = self.ingest.accept_each(vec![arrival]).await?;
         receipts.pop().unwrap_or_else(|| Err(Error::Corrupt("an event got no receipt".to_owned())))
     }

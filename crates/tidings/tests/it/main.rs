@@ -10,6 +10,7 @@ mod auth;
 mod batches;
 mod bodies;
 mod bus;
+mod business;
 mod channels;
 mod cli;
 mod cloudevents;
