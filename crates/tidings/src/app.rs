@@ -20,6 +20,7 @@ use crate::business::{self, Business};
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
+use crate::figures::{self, Figures};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
 use crate::inbox::{self, Inbox};
 use crate::ingest::Ingest;
@@ -75,6 +76,7 @@ pub struct Parts {
     pub business: Business,
     pub senders: Senders,
     pub rules: Rules,
+    pub figures: Arc<Figures>,
     pub bus: Arc<Bus>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
@@ -152,6 +154,8 @@ pub fn tables(stage: &str) -> Vec<Table> {
         tokens::table(),
         audit::table(),
         secrets::table(),
+        figures::table(),
+        crate::ui::session::table(),
         http::idempotency_table(),
         inbox::record::table(),
         alerts::record::table(),
@@ -243,8 +247,11 @@ impl App {
             Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
+        let figures =
+            Figures::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&messages.signals));
         let hours = config.retention.idempotency_hours;
         let parts = Parts {
+            figures: Arc::new(figures),
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit,
             sealer,
@@ -296,7 +303,7 @@ impl App {
         if services.limit.is_some() {
             routes.push(crate::admin::limit_route());
         }
-        let api = services.server(listeners.api, http::router(services.clone(), routes));
+        let api = services.server(listeners.api, crate::ui::with_pages(&services, routes));
         let mut serving = vec![tokio::spawn(api.run(services.workers.stopping()))];
         if let (Some(listener), Some(push)) = (listeners.push, &services.push) {
             let server = services.server(listener, push::router(services.clone(), Arc::clone(push)));
@@ -309,6 +316,9 @@ impl App {
             let _ = server.await;
         }
         services.workers.ended().await;
+        if let Err(error) = services.figures.flush().await {
+            tracing::warn!(%error, "the last figures are lost");
+        }
         services.bus.flush(true).await;
         if let Some(push) = &services.push {
             push.close().await;
@@ -354,6 +364,11 @@ impl Services {
                 }
             });
         }
+        let figures = Arc::clone(&self.figures);
+        self.workers.spawn("figures", figures::FLUSH_EVERY, move || {
+            let figures = Arc::clone(&figures);
+            async move { figures.flush().await.map_err(|e| e.to_string()) }
+        });
         if let Ok(days @ 1..) = u32::try_from(self.config.retention.audit_days) {
             let services = self.clone();
             self.workers.spawn("audit", AUDIT_EVERY, move || {

@@ -19,6 +19,7 @@ mod route;
 mod server;
 mod throttle;
 
+pub use body::read as read_body;
 pub use correlation::CorrelationId;
 pub use cursor::Sealer;
 pub use extract::{Json, JsonText, media_type};

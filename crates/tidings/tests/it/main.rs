@@ -39,3 +39,4 @@ mod support;
 mod tickets;
 mod tokens;
 mod traces;
+mod ui;
