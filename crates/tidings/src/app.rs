@@ -21,6 +21,8 @@ use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
 use crate::inbox::{self, Inbox};
+use crate::incidents::gauges::House;
+use crate::incidents::{self, Incidents};
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
@@ -41,6 +43,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_MOST: usize = 20_000;
 /// How often a node looks for work that another one left behind.
 const FANOUT_EVERY: Duration = Duration::from_secs(5);
+
+/// How often monitors read their figures.
+const MONITOR_EVERY: Duration = Duration::from_secs(10);
 
 /// What handlers and workers need; cheap to clone.
 #[derive(Clone)]
@@ -72,6 +77,7 @@ pub struct Parts {
     pub senders: Senders,
     pub rules: Rules,
     pub bus: Arc<Bus>,
+    pub incidents: Arc<Incidents>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
     pub limits: RequestLimits,
@@ -167,11 +173,18 @@ pub fn tables(stage: &str) -> Vec<Table> {
         rules::window::table(),
         bus::table(),
         bus::seen_table(),
+        incidents::record::table(),
     ]
     .map(Clone::clone)
     .to_vec();
     tables.push(messages::record::table(stage));
     tables
+}
+
+/// The rules that the configuration makes: its own, and those of its monitors.
+#[must_use]
+pub fn file_rules(config: &Config) -> Vec<crate::config::rules::Rule> {
+    incidents::monitors::rules(&config.monitors).into_iter().chain(config.rules.iter().cloned()).collect()
 }
 
 impl App {
@@ -214,7 +227,7 @@ impl App {
         });
         let live = Live::default();
         let arrivals: Arc<inbox::Live> = Arc::default();
-        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
+        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
         let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
         let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
         let ingest = Ingest::new(
@@ -237,7 +250,17 @@ impl App {
         schedules.load(&config.schedules, clock.now()).await?;
         let workers = Workers::default();
         let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
+        let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
+        let incidents = Incidents::new(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            Arc::clone(&ids),
+            Arc::clone(&ingest),
+            gauges,
+            &config,
+        );
         let parts = Parts {
+            incidents: Arc::new(incidents),
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
             sealer,
@@ -348,6 +371,11 @@ impl Services {
                 }
             });
         }
+        let incidents = Arc::clone(&self.incidents);
+        self.workers.spawn("monitors", MONITOR_EVERY, move || {
+            let incidents = Arc::clone(&incidents);
+            async move { incidents.evaluate().await.map_err(|e| e.to_string()) }
+        });
         let services = self.clone();
         self.workers.spawn("rules", rules::SYNC_EVERY, move || {
             let services = services.clone();

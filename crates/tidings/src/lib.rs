@@ -18,6 +18,7 @@ pub mod demo;
 pub mod events;
 pub mod http;
 pub mod inbox;
+pub mod incidents;
 pub mod ingest;
 pub mod messages;
 pub mod origin;

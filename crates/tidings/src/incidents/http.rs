@@ -31,11 +31,16 @@ pub fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/incidents/{id}", "One incident", get)
             .scopes(&[Scope::Read])
             .answer::<IncidentView>(200, "The incident"),
-        Route::new(Method::POST, "/incidents/{id}/acknowledge", "Take care of an incident: it escalates no more", acknowledge)
-            .scopes(&[Scope::Operate])
-            .body::<AcknowledgeBody>()
-            .answer::<IncidentView>(200, "The incident; who was first stays")
-            .answer_empty(409, "It is resolved already"),
+        Route::new(
+            Method::POST,
+            "/incidents/{id}/acknowledge",
+            "Take care of an incident: it escalates no more",
+            acknowledge,
+        )
+        .scopes(&[Scope::Operate])
+        .body::<AcknowledgeBody>()
+        .answer::<IncidentView>(200, "The incident; who was first stays")
+        .answer_empty(409, "It is resolved already"),
     ]
 }
 

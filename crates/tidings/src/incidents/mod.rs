@@ -43,6 +43,8 @@ pub struct Incidents {
     ingest: Arc<Ingest>,
     gauges: Arc<dyn Gauges>,
     monitors: RwLock<Vec<Monitor>>,
+    /// One round at a time: what one has decided, the next one sees.
+    turn: tokio::sync::Mutex<()>,
     keep_seconds: i64,
 }
 
@@ -68,7 +70,16 @@ impl Incidents {
     ) -> Self {
         let monitors = RwLock::new(monitors::in_force(&config.monitors));
         let days = i64::try_from(config.retention.events_days).unwrap_or(i64::MAX);
-        Self { store, clock, ids, ingest, gauges, monitors, keep_seconds: days.saturating_mul(DAY_SECONDS) }
+        Self {
+            store,
+            clock,
+            ids,
+            ingest,
+            gauges,
+            monitors,
+            turn: tokio::sync::Mutex::default(),
+            keep_seconds: days.saturating_mul(DAY_SECONDS),
+        }
     }
 
     /// Watches by these monitors from now on.
@@ -78,6 +89,7 @@ impl Incidents {
 
     /// Reads every monitor once and does what follows.
     pub async fn evaluate(&self) -> Result<(), Error> {
+        let _turn = self.turn.lock().await;
         let monitors = self.monitors.read().unwrap_or_else(PoisonError::into_inner).clone();
         let mut watches = self.watches().await?;
         for monitor in monitors.iter().filter(|monitor| monitor.enabled) {
@@ -133,7 +145,9 @@ impl Incidents {
         let new_id = || self.ids.uuid(now).to_string();
         let outcome = match state::step(monitor, (entity, value), before.map(|w| &w.value), current, now, new_id) {
             Step::Nothing => return Ok(()),
-            Step::Watch(watch) => self.store.transact(record::put_watch(id, before, Some(&watch)).into_iter().collect()).await,
+            Step::Watch(watch) => {
+                self.store.transact(record::put_watch(id, before, Some(&watch)).into_iter().collect()).await
+            }
             Step::Forget => self.store.transact(record::put_watch(id, before, None).into_iter().collect()).await,
             Step::Change { turn, incident: changed, watch } => {
                 let version = incident.filter(|before| before.value.id == changed.id).map(|before| before.version);
@@ -156,15 +170,19 @@ impl Incidents {
         now: Timestamp,
         writes: Vec<tidings_store::Write>,
     ) -> Result<(), Error> {
-        let arrival = Arrival {
-            envelope: event(turn, incident, now),
-            with: Companions { writes, ..Companions::default() },
-        };
+        let arrival =
+            Arrival { envelope: event(turn, incident, now), with: Companions { writes, ..Companions::default() } };
         for outcome in self.ingest.accept_each(vec![arrival]).await? {
             outcome?;
         }
-        tracing::warn!(incident = incident.id, monitor = incident.monitor, entity = incident.entity,
-            value = incident.value, "{}", turn.event_type());
+        tracing::warn!(
+            incident = incident.id,
+            monitor = incident.monitor,
+            entity = incident.entity,
+            value = incident.value,
+            "{}",
+            turn.event_type()
+        );
         Ok(())
     }
 

@@ -80,7 +80,8 @@ pub fn rules(configured: &[Monitor]) -> Vec<Rule> {
         let named = |suffix: &str| format!("monitor-{}{suffix}", monitor.name);
         let types = json!(["incident.raised", "incident.resolved"]);
         if !monitor.targets.is_empty() {
-            let pattern = json!({ "eventType": types, "source": [super::SOURCE], "data": { "monitor": [monitor.name] } });
+            let pattern =
+                json!({ "eventType": types, "source": [super::SOURCE], "data": { "monitor": [monitor.name] } });
             rules.push(rule(named(""), pattern, &monitor.targets));
         }
         let last = monitor.escalate.len();
@@ -130,6 +131,10 @@ mod tests {
             ..Monitor::default()
         };
         let names: Vec<_> = rules(&[monitor]).into_iter().map(|rule| rule.name).collect();
-        assert!(names.ends_with(&["monitor-m".into(), "monitor-m-escalation-1".into(), "monitor-m-escalation-2".into()]));
+        assert!(names.ends_with(&[
+            "monitor-m".into(),
+            "monitor-m-escalation-1".into(),
+            "monitor-m-escalation-2".into()
+        ]));
     }
 }

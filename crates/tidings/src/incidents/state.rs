@@ -96,7 +96,11 @@ pub enum Step {
     /// Not too high any more, before anybody had to be told.
     Forget,
     /// An incident that is new or has changed, and what is remembered from now on.
-    Change { turn: Turn, incident: Incident, watch: Option<Watch> },
+    Change {
+        turn: Turn,
+        incident: Incident,
+        watch: Option<Watch>,
+    },
 }
 
 /// What a reading of `entity` makes of what is known.
@@ -128,7 +132,11 @@ pub fn step(
     }
     let Some(watch) = watch else {
         let watch = Watch { above_since: now, incident: None };
-        return if monitor.for_seconds == 0 { raised(monitor, (entity, value), &watch, now, new_id) } else { Step::Watch(watch) };
+        return if monitor.for_seconds == 0 {
+            raised(monitor, (entity, value), &watch, now, new_id)
+        } else {
+            Step::Watch(watch)
+        };
     };
     match unresolved {
         Some(incident) => escalated(monitor, incident, watch, value, now),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 121] = [
+const EXPECTED: [&str; 124] = [
     "DELETE /api/schedules/{name}",
     "DELETE /authorized-accounts",
     "DELETE /bus/{entity}",
@@ -59,6 +59,8 @@ const EXPECTED: [&str; 121] = [
     "GET /events/stream",
     "GET /events/{eventId}",
     "GET /healthz",
+    "GET /incidents",
+    "GET /incidents/{id}",
     "GET /metrics",
     "GET /notification-map",
     "GET /notification-map/{product}/{supportGroup}",
@@ -112,6 +114,7 @@ const EXPECTED: [&str; 121] = [
     "POST /dead-letters/resubmit",
     "POST /dead-letters/{id}/resubmit",
     "POST /events",
+    "POST /incidents/{id}/acknowledge",
     "POST /ingest/azure-devops",
     "POST /ingest/dynamodb-stream",
     "POST /notification-map/import",
