@@ -19,7 +19,7 @@ pub use read::{Draft, Limits, Received, read_events};
 use crate::bus::{Bus, BusError, Prepared, Sent};
 use crate::business::{event, message};
 use crate::config::Config;
-use crate::events::record::{self, NewEvent};
+use crate::events::record::{self, EventKey, NewEvent};
 use crate::events::{Live, LiveEvent};
 use crate::http::Metrics;
 use crate::inbox;
@@ -233,7 +233,10 @@ impl Ingest {
                     match self.without_repeats(&arrival, outcome, noted, now).await {
                         Ok((outcome, noted)) => {
                             forwarded.resolve(&outcome);
-                            self.receipt(arrival.envelope, outcome, noted, now)
+                            match self.known_as(outcome).await {
+                                Ok(known) => Ok(self.receipt(arrival.envelope, known, noted, now)),
+                                Err(error) => Err(counted_from(error, noted.companions)),
+                            }
                         }
                         Err(error) => Err(error),
                     }
@@ -261,14 +264,13 @@ impl Ingest {
             envelope,
             json,
             received_at: now,
-            unique: self.unique(),
+            key: EventKey::new(envelope.event_timestamp, self.unique()),
             expires_at: now.as_second().saturating_add(self.retention_seconds),
             outcome: None,
         };
-        let day = new.day();
-        let note_day = self.day_to_note(&day, now);
+        let note_day = self.day_to_note(&new.key.day, now);
         let mut noted = Noted {
-            day: note_day.is_some().then_some(day),
+            day: note_day.is_some().then(|| new.key.day.clone()),
             announcement: (self.live.listeners() > 0).then(|| new.json.clone()),
             companions: 0,
             reacted: None,
@@ -319,21 +321,22 @@ impl Ingest {
         Ok((outcome, noted))
     }
 
-    /// What the sender hears of an event whose transaction is decided.
-    fn receipt(
-        &self,
-        envelope: Envelope,
-        outcome: Result<(), Error>,
-        noted: Noted,
-        now: Timestamp,
-    ) -> Result<Receipt, Error> {
-        let known_correlation = match outcome {
-            Ok(()) => None,
-            Err(error) => Some(duplicate_of(error).map_err(|error| counted_from(error, noted.companions))?),
+    /// The correlation id of the event that was there first, if that is why a transaction failed.
+    async fn known_as(&self, outcome: Result<(), Error>) -> Result<Option<String>, Error> {
+        let Err(error) = outcome else { return Ok(None) };
+        let Some(conflict) = error.conflict_on(0) else { return Err(error) };
+        let first = match conflict.found.as_ref().and_then(record::event_key) {
+            Some(key) => self.store.get(record::table(), &key).await?,
+            None => None,
         };
+        Ok(Some(first.as_ref().and_then(|first| first.str("correlationId")).unwrap_or_default().to_owned()))
+    }
+
+    /// What the sender hears of an event whose transaction is decided; a duplicate's correlation id is `known` already.
+    fn receipt(&self, envelope: Envelope, known: Option<String>, noted: Noted, now: Timestamp) -> Receipt {
         let matched = noted.reacted.as_ref().map_or(0, |reacted| reacted.outcome.totals.rules);
         // A duplicate's transaction wrote nothing, the day included.
-        if known_correlation.is_none() {
+        if known.is_none() {
             if let Some(day) = noted.day {
                 self.days().insert(day, now.as_second());
             }
@@ -346,15 +349,15 @@ impl Ingest {
                 self.arrivals.announce(reacted.told.iter().map(String::as_str));
             }
         }
-        let status = if known_correlation.is_some() { "duplicate" } else { "accepted" };
-        Ok(Receipt {
+        let status = if known.is_some() { "duplicate" } else { "accepted" };
+        Receipt {
             event_id: Some(envelope.event_id),
-            correlation_id: Some(known_correlation.unwrap_or(envelope.correlation_id)),
+            correlation_id: Some(known.unwrap_or(envelope.correlation_id)),
             status,
             errors: Vec::new(),
             too_large: false,
             matched,
-        })
+        }
     }
 
     /// Counts what came of the rules, and says it aloud where somebody should have been told and nobody was (S001-50).
@@ -428,17 +431,6 @@ fn with_outcome(mut json: String, envelope: &Envelope, outcome: &str) -> String 
 
 fn rejection(errors: Vec<FieldError>, too_large: bool) -> Receipt {
     Receipt { event_id: None, correlation_id: None, status: "rejected", errors, too_large, matched: 0 }
-}
-
-/// The correlation id of the event that was there first, if that is why the transaction failed.
-fn duplicate_of(error: Error) -> Result<String, Error> {
-    match error.conflict_on(0) {
-        Some(conflict) => {
-            let known = conflict.found.as_ref().and_then(|item| item.str("correlationId"));
-            Ok(known.unwrap_or_default().to_owned())
-        }
-        None => Err(error),
-    }
 }
 
 /// A conflict about companions, their places counted from the first of them.

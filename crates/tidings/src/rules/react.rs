@@ -98,7 +98,7 @@ impl Reactor {
         reaction.writes.extend(counters::created(&reaction.messages));
         if !left.is_empty() {
             let keep = self.settings.messages_seconds.max(self.settings.notifications_seconds);
-            let (id, write) = job::new(&event, &new.key(), &left, keep);
+            let (id, write) = job::new(&event, &new.key, &left, keep);
             reaction.writes.push(write);
             reaction.outcome.fanout = Some(Fanout { job: id, state: String::new(), notifications: 0, messages: 0 });
         }

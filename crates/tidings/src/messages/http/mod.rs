@@ -242,7 +242,18 @@ fn compose(
     now: Timestamp,
 ) -> Result<Message, Vec<FieldError>> {
     let key = read::cancel_key(fields);
-    let composed = read::request(fields).and_then(|request| services.messages.compose(request, origin, id, now));
+    let composed = match read::request(fields) {
+        Ok(request) => services.messages.compose(request, origin, id, now),
+        // What is wrong with one field does not keep another's mistakes back.
+        Err(mut errors) => {
+            let payload = fields.get("payload").and_then(Value::as_object);
+            if let Some(name) = fields.get("message_type").and_then(Value::as_str).filter(|name| !name.is_empty()) {
+                let more = services.messages.types.check(name, payload.unwrap_or(&Map::new()));
+                errors.extend(more.into_iter().filter(|error| payload.is_some() || error.field == "message_type"));
+            }
+            Err(errors)
+        }
+    };
     match (composed, key) {
         (Ok(message), Ok(cancel_key)) => Ok(Message { cancel_key, ..message }),
         (composed, key) => Err(composed.err().into_iter().flatten().chain(key.err()).collect()),

@@ -199,6 +199,12 @@ async fn a_delayed_message_is_cancelled_by_its_key() {
     }
     let both = client.post("/api/messages", &json!({ "message_type": "reminder", "payload": {}, "key": 1 })).await;
     assert_eq!(both.bad_fields(), ["payload.text", "key"]);
+    // One mistake does not hide another.
+    let all = json!({ "message_type": "nonsense", "payload": [], "stage": "q", "deliver_at": "soon", "key": "" });
+    let fields = client.post("/api/messages", &all).await.bad_fields();
+    assert_eq!(fields, ["payload", "stage", "deliver_at", "message_type", "key"]);
+    let all = json!({ "message_type": "reminder", "payload": { "priority": 9 }, "stage": "q" });
+    assert_eq!(client.post("/api/messages", &all).await.bad_fields(), ["stage", "payload.priority", "payload.text"]);
 }
 
 // SX-08: what waits until the end of its time has a dead letter, which outlives it.
