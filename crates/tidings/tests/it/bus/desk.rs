@@ -138,6 +138,7 @@ fn the_command_line_lists_peeks_resubmits_and_purges() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let client = Client::new(&served.url, Some(token.trim()));
+        client.put("/bus/scans", &json!({})).await.expect(201);
         for body in ["one", "two"] {
             send(&client, "scans", body).await;
             let got = receive_one(&client, "scans").await;
@@ -152,8 +153,7 @@ fn the_command_line_lists_peeks_resubmits_and_purges() {
     let usage = run(directory.path(), &["queues", "resubmit", "scans"]).expect(1);
     assert!(usage.sentence().contains("--all"));
     let pattern = r#"{"body":["two"]}"#;
-    let one =
-        run(directory.path(), &["queues", "resubmit", "scans", "--where", pattern, "--json"]).expect(0);
+    let one = run(directory.path(), &["queues", "resubmit", "scans", "--where", pattern, "--json"]).expect(0);
     assert_eq!(serde_json::from_str::<Value>(&one.stdout).unwrap(), json!({ "resubmitted": 1, "locked": 0 }));
     let all = run(directory.path(), &["queues", "resubmit", "scans", "--all"]).expect(0).stdout;
     assert!(all.starts_with("1 dead letters"), "{all}");
