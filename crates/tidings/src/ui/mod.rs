@@ -7,10 +7,13 @@
 mod alerts;
 mod assets;
 mod audit;
+mod bus;
 mod chart;
+mod dead;
 mod door;
 mod events;
 mod find;
+mod inbox;
 mod layout;
 mod live;
 mod login;
@@ -55,6 +58,9 @@ fn pages(services: Services) -> Router {
         find::pages(),
         messages::pages(),
         alerts::pages(),
+        inbox::pages(),
+        dead::pages(),
+        bus::pages(),
         tickets::pages(),
         rules::pages(),
         schedules::pages(),

@@ -45,7 +45,7 @@ async fn show(State(services): State<Services>, visitor: Visitor, mut params: Pa
     let span = span(&mut params)?;
     let state = Health::read(&services, span).await?;
     let content = html! {
-        div id="overview" data-stream=(address("/ui/overview/stream", &[("span", span.name())])) { (state.markup()) }
+        div id="overview" data-refresh=(address("/ui/overview/stream", &[("span", span.name())])) { (state.markup()) }
         section aria-labelledby="latest" {
             div.heading { h2 id="latest" { "Latest events" } a href="/ui/live" { "Watch live" } }
             (live::table(&services, 8).await?)
@@ -84,6 +84,8 @@ struct Health {
     /// The last hour, for what is said of right now.
     recent: Series,
     counts: counters::Counts,
+    /// Waiting on the bus, and given up there.
+    bus: (u64, u64),
 }
 
 impl Health {
@@ -94,7 +96,9 @@ impl Health {
             Span::Day | Span::Week => services.figures.series(Span::Hour).await?,
         };
         let counts = counters::by_state(&*services.store, services.config.stage.as_str()).await?;
-        Ok(Self { now: services.clock.now(), series, recent, counts })
+        let lines = services.bus.lines().into_iter().map(|line| line.figures());
+        let bus = lines.fold((0, 0), |(active, dead), line| (active + line.active, dead + line.dead_lettered));
+        Ok(Self { now: services.clock.now(), series, recent, counts, bus })
     }
 
     fn count(&self, state: &str) -> u64 {
@@ -119,6 +123,8 @@ impl Health {
                 (figure("On their way", &number(waiting), "", &format!("{} being sent", number(self.count("processing"))), "", "/ui/messages?status=processing"))
                 (figure("Dead letters", &number(dead), "", if dead > 0 { "look at why" } else { "none" },
                     if dead > 0 { "bad" } else { "good" }, "/ui/messages?status=failed"))
+                (figure("On the bus", &number(self.bus.0), "", &format!("{} dead letters", number(self.bus.1)),
+                    if self.bus.1 > 0 { "bad" } else { "" }, "/ui/bus"))
             }
             div.charts { (self.charts()) }
         }
