@@ -23,6 +23,8 @@ use crate::events::{Events, Live, record};
 use crate::figures::{self, Figures};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
 use crate::inbox::{self, Inbox};
+use crate::incidents::gauges::House;
+use crate::incidents::{self, Incidents};
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
@@ -45,6 +47,9 @@ const SWEEP_MOST: usize = 20_000;
 const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 /// How often a node looks for work that another one left behind.
 const FANOUT_EVERY: Duration = Duration::from_secs(5);
+
+/// How often monitors read their figures.
+const MONITOR_EVERY: Duration = Duration::from_secs(10);
 
 /// What handlers and workers need; cheap to clone.
 #[derive(Clone)]
@@ -78,6 +83,7 @@ pub struct Parts {
     pub rules: Rules,
     pub figures: Arc<Figures>,
     pub bus: Arc<Bus>,
+    pub incidents: Arc<Incidents>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
     pub limits: RequestLimits,
@@ -176,12 +182,19 @@ pub fn tables(stage: &str) -> Vec<Table> {
         rules::window::table(),
         bus::table(),
         bus::seen_table(),
+        incidents::record::table(),
     ]
     .map(Clone::clone)
     .to_vec();
     tables.extend(business::tables().map(Clone::clone));
     tables.push(messages::record::table(stage));
     tables
+}
+
+/// The rules that the configuration makes: its own, and those of its monitors.
+#[must_use]
+pub fn file_rules(config: &Config) -> Vec<crate::config::rules::Rule> {
+    incidents::monitors::rules(&config.monitors).into_iter().chain(config.rules.iter().cloned()).collect()
 }
 
 impl App {
@@ -223,7 +236,7 @@ impl App {
         let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
         let live = Live::default();
         let arrivals: Arc<inbox::Live> = Arc::default();
-        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
+        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
         let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
         let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
         let ingest = Ingest::new(
@@ -249,9 +262,13 @@ impl App {
         schedules.load(&config.schedules, clock.now()).await?;
         let figures =
             Figures::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&messages.signals));
+        let figures = Arc::new(figures);
+        let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
+        let incidents = Arc::new(Incidents::new(&ingest, gauges, &config));
         let hours = config.retention.idempotency_hours;
         let parts = Parts {
-            figures: Arc::new(figures),
+            figures,
+            incidents,
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit,
             sealer,
@@ -380,6 +397,11 @@ impl Services {
                 }
             });
         }
+        let incidents = Arc::clone(&self.incidents);
+        self.workers.spawn("monitors", MONITOR_EVERY, move || {
+            let incidents = Arc::clone(&incidents);
+            async move { incidents.evaluate().await.map_err(|e| e.to_string()) }
+        });
         let services = self.clone();
         self.workers.spawn("rules", rules::SYNC_EVERY, move || {
             let services = services.clone();

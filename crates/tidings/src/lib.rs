@@ -20,6 +20,7 @@ pub mod events;
 pub mod figures;
 pub mod http;
 pub mod inbox;
+pub mod incidents;
 pub mod ingest;
 pub mod messages;
 pub mod origin;

@@ -23,6 +23,7 @@ mod envelopes;
 mod faults;
 mod idempotency;
 mod inbox;
+mod incidents;
 mod lists;
 mod messages;
 mod observability;
