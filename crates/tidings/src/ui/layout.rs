@@ -17,13 +17,14 @@ struct Place {
     scopes: &'static [Scope],
 }
 
-const PLACES: [Place; 12] = [
+const PLACES: [Place; 13] = [
     Place { path: "/ui/", name: "Overview", scopes: &[Scope::Read] },
     Place { path: "/ui/live", name: "Live", scopes: &[Scope::Read] },
     Place { path: "/ui/events", name: "Events", scopes: &[Scope::Read] },
     Place { path: "/ui/messages", name: "Messages", scopes: &[Scope::Read] },
     Place { path: "/ui/inbox", name: "Inbox", scopes: &[Scope::Read, ANY_USER] },
     Place { path: "/ui/bus", name: "Bus", scopes: &[Scope::Read] },
+    Place { path: "/ui/incidents", name: "Incidents", scopes: &[Scope::Read] },
     Place { path: "/ui/alerts", name: "Process changes", scopes: &[Scope::Read] },
     Place { path: "/ui/tickets", name: "Tickets", scopes: &[Scope::Read, Scope::Tickets] },
     Place { path: "/ui/rules", name: "Rules", scopes: &[Scope::Read] },

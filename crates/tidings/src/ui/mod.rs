@@ -14,6 +14,7 @@ mod door;
 mod events;
 mod find;
 mod inbox;
+mod incidents;
 mod layout;
 mod live;
 mod login;
@@ -61,6 +62,7 @@ fn pages(services: Services) -> Router {
         inbox::pages(),
         dead::pages(),
         bus::pages(),
+        incidents::pages(),
         tickets::pages(),
         rules::pages(),
         schedules::pages(),

@@ -142,7 +142,8 @@ async fn a_dead_letter_of_the_bus_is_edited_and_sent_back() {
     client.post("/bus/labels/messages", &json!({ "city": "<b>" })).await.expect(201);
     let taken = client.post("/bus/labels/receive", &json!({ "max": 1 })).await.expect(200).json();
     let token = &taken["messages"][0]["lockToken"];
-    let settle = json!([{ "lockToken": token, "action": "deadletter", "reason": "BadAddress", "description": "no city" }]);
+    let settle =
+        json!([{ "lockToken": token, "action": "deadletter", "reason": "BadAddress", "description": "no city" }]);
     client.post("/bus/labels/settle", &settle).await.expect(200);
     let page = visitor.get("/ui/bus").await.expect(200).text();
     assert!(page.contains("/ui/bus/peek?path=labels%2F%24deadletterqueue"), "{page}");

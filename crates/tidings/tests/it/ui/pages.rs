@@ -5,7 +5,8 @@ use serde_json::json;
 use super::Visitor;
 use crate::support::TestServer;
 
-const PAGES: [&str; 18] = [
+const PAGES: [&str; 19] = [
+    "/ui/incidents",
     "/ui/inbox",
     "/ui/inbox?user=ana&status=all",
     "/ui/bus",
