@@ -217,6 +217,8 @@ impl App {
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
         let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
         let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
+        let workers = Workers::default();
+        let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -227,16 +229,15 @@ impl App {
             &config,
         )
         .signalling(Arc::clone(&messages.signals))
+        .with_bus(Arc::clone(&bus))
         .announcing(Arc::clone(&arrivals));
         let push = open_push(&config, &listeners, &ingest).await?;
         let ingest = Arc::new(ingest);
         let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
-        let senders =
-            Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
+        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
+        let senders = senders.with_tickets(Arc::clone(&tickets)).with_bus(Arc::clone(&bus));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
-        let workers = Workers::default();
-        let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
         let parts = Parts {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
@@ -333,6 +334,7 @@ impl Services {
         let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
         self.workers.run("schedules", schedules);
         self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));
+        self.workers.run("push", Arc::clone(&self.bus).push(Arc::clone(&self.messages), self.workers.stopping()));
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
@@ -369,6 +371,7 @@ impl Services {
             metrics: Arc::clone(&self.metrics),
             settings: Settings::of(&self.config),
             signals: Arc::clone(&self.messages.signals),
+            bus: Some(Arc::clone(&self.bus)),
             arrivals: Arc::clone(&self.inbox.live),
             traffic: Arc::clone(&self.ingest.traffic),
             stop: self.workers.stopping(),

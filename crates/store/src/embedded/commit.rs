@@ -191,6 +191,7 @@ impl Committer {
 
 /// What a step does to the store, given the item as it is.
 fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, Error> {
+    let looked_for = step.needs_present();
     let Step { ids, key, item_key, action, write } = step;
     let table = write.table();
     let gone = match &stored {
@@ -200,7 +201,7 @@ fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, 
     let had_expiry = stored.as_ref().and_then(|item| table.expiry_of(item));
     let after = match action {
         Action::Check => return Ok(None),
-        Action::Delete if stored.is_none() => return Ok(None),
+        Action::Delete if looked_for && stored.is_none() => return Ok(None),
         Action::Delete => return Ok(Some(Change { item_key, bytes: None, gone, new: Vec::new(), expiry: None })),
         Action::Put(after) => after,
         Action::Update => {

@@ -94,6 +94,11 @@ impl Step {
         if *self.write.condition() == Condition::Fresh && matches!(self.action, Action::Put(_)) {
             return false;
         }
+        // What has no entries and no expiry is removed the same way whether or not it is there.
+        let plain = table.indexes().is_empty() && table.ttl_attribute().is_none();
+        if matches!(self.action, Action::Delete) && plain && *self.write.condition() == Condition::None {
+            return false;
+        }
         !matches!(self.action, Action::Put(_))
             || *self.write.condition() != Condition::None
             || !table.indexes().is_empty()

@@ -170,7 +170,10 @@ impl Alerts {
             Some(_) => None,
             None => self.letterhead().message(&alert.item(), Some(&alert.source_id), 0, now),
         };
-        Arrival { envelope, with: Companions { writes: alert.writes(), messages: message.into_iter().collect() } }
+        Arrival {
+            envelope,
+            with: Companions { writes: alert.writes(), messages: message.into_iter().collect(), bus: Vec::new() },
+        }
     }
 
     /// What the sender hears. A key that is taken by another event of the same second is no reason to lose one (S000-04).

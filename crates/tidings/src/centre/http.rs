@@ -102,7 +102,7 @@ async fn take(
             Err(bad) => {
                 let envelope = bad.envelope(record, &correlation.0, now);
                 let writes = vec![dead_letter(&services, &bad, &correlation.0, now)];
-                (Arrival { envelope, with: Companions { writes, messages: Vec::new() } }, Some(bad.reason))
+                (Arrival { envelope, with: Companions { writes, ..Companions::default() } }, Some(bad.reason))
             }
         };
         arrivals.push(arrival);

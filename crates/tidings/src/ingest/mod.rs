@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 
 pub use read::{Draft, Limits, Received, read_events};
 
+use crate::bus::Prepared;
 use crate::config::Config;
 use crate::events::record::{self, NewEvent};
 use crate::events::{Live, LiveEvent};
@@ -69,6 +70,8 @@ pub struct Companions {
     pub writes: Vec<Write>,
     /// Messages of that part: stored, counted, shown in the event's outcome, and announced.
     pub messages: Vec<Message>,
+    /// Messages for the bus, each with the name of its queue or topic.
+    pub bus: Vec<(String, crate::bus::Message)>,
 }
 
 /// Accepts events: one transaction for each, with everything that follows from it.
@@ -122,6 +125,13 @@ impl Ingest {
             duplicate_seconds: seconds(config.retention.dedupe_hours, 3600),
             days: Mutex::default(),
         }
+    }
+
+    /// Sends what rules and companions send to queues and topics over this bus.
+    #[must_use]
+    pub fn with_bus(mut self, bus: Arc<crate::bus::Bus>) -> Self {
+        self.reactor = self.reactor.with_bus(bus);
+        self
     }
 
     /// Says to these when an event has made messages.
@@ -228,16 +238,17 @@ impl Ingest {
             reacted: None,
         };
         let mut caused = Vec::new();
-        if !rules.is_empty() || !with.messages.is_empty() {
+        if !rules.is_empty() || !with.messages.is_empty() || !with.bus.is_empty() {
             let reaction = self.reactor.react(&new, &rules, silent, with).await?;
-            let Reaction { writes, markers, outcome, messages, told } = reaction;
+            let Reaction { writes, markers, outcome, messages, told, bus } = reaction;
             caused = writes;
             let text = outcome.to_text(limits::ITEM_BYTES.saturating_sub(new.json.len() + BESIDE_BYTES));
             noted.announcement = noted.announcement.map(|json| with_outcome(json, envelope, &text));
             new.outcome = Some(text);
             let own = 2 + usize::from(note_day.is_some());
             let markers = markers.into_iter().map(|(place, rule)| (place + own, rule)).collect();
-            noted.reacted = Some(Box::new(Reacted { json: new.json.clone(), rules, markers, outcome, messages, told }));
+            let json = new.json.clone();
+            noted.reacted = Some(Box::new(Reacted { json, rules, markers, outcome, messages, told, bus }));
         }
         let window = std::time::Duration::from_secs(self.duplicate_seconds.unsigned_abs());
         let mut writes = Vec::from(new.writes(now.saturating_sub(window).unwrap_or(Timestamp::MIN)));
@@ -266,6 +277,7 @@ impl Ingest {
                 break;
             }
             let (json, rules) = (std::mem::take(&mut reacted.json), std::mem::take(&mut reacted.rules));
+            std::mem::take(&mut reacted.bus).aborted();
             let (writes, again) = self.transaction(arrival, json, rules, &silent, now).await?;
             noted = again;
             outcome = self.store.transact(writes).await;
@@ -278,9 +290,12 @@ impl Ingest {
         &self,
         envelope: Envelope,
         outcome: Result<(), Error>,
-        noted: Noted,
+        mut noted: Noted,
         now: Timestamp,
     ) -> Result<Receipt, Error> {
+        if let Some(reacted) = &mut noted.reacted {
+            std::mem::take(&mut reacted.bus).resolve(&outcome);
+        }
         let known_correlation = match outcome {
             Ok(()) => None,
             Err(error) => Some(duplicate_of(error).map_err(|error| counted_from(error, noted.companions))?),
@@ -367,6 +382,8 @@ struct Reacted {
     messages: Vec<Message>,
     /// Users with a new inbox entry.
     told: BTreeSet<String>,
+    /// What goes on the bus.
+    bus: Prepared,
 }
 
 /// An envelope's text with what came of it, for those who watch.

@@ -284,7 +284,7 @@ impl Tickets {
     }
 
     async fn accept(&self, envelope: Envelope, writes: Vec<Write>) -> Result<Receipt, Error> {
-        let arrival = Arrival { envelope, with: Companions { writes, messages: Vec::new() } };
+        let arrival = Arrival { envelope, with: Companions { writes, ..Companions::default() } };
         let mut receipts = self.ingest.accept_each(vec![arrival]).await?;
         receipts.pop().unwrap_or_else(|| Err(Error::Corrupt("an event got no receipt".to_owned())))
     }
