@@ -154,6 +154,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         alerts::record::sources_table(),
         alerts::record::rest_table(),
         alerts::accounts::table(),
+        alerts::poller::table(),
         push::table(),
         schedules::table(),
         tickets::table(),
@@ -338,6 +339,8 @@ impl Services {
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
+        self.start_audit_pollers();
+        self.start_parameter_refresh();
         messages::dead::start(self);
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));

@@ -101,7 +101,7 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
         let nodes = verify::acquire(&pattern, &mut self.paths);
         let posted = self.best_fields(&pattern, &nodes);
         let proven = match posted {
-            Posted::One(field) => pattern.fields.get(field).is_some_and(|field| index::keys(field).all(index::proves)),
+            Posted::One(field) => pattern.fields.get(field).is_some_and(index::proves),
             Posted::Each(_) => false,
         };
         let guard = self.guard(&pattern, &nodes, &posted);

@@ -7,14 +7,18 @@
 pub mod accounts;
 pub mod actions;
 mod entry;
+mod export;
 pub mod follow;
 pub mod history;
 pub mod http;
 pub mod limits;
 mod mail;
+pub mod parameter;
+pub mod poller;
 mod receive;
 pub mod record;
 mod resend;
+pub mod sample;
 pub mod shapes;
 mod view;
 

@@ -31,7 +31,7 @@ pub use args::Args;
 pub use error::Error;
 use messages::Flow;
 use runner::Job;
-use scenario::{Kind, LIMIT, Options, Scenario};
+use scenario::{ALERTS_READ, Kind, LIMIT, Options, Scenario};
 use server::{Started, Target};
 
 /// Measures what the arguments ask for and prints it.
@@ -82,6 +82,9 @@ async fn measure(args: &Args) -> Result<(), Error> {
     };
     if let (Some(target), Some(events)) = (&target, args.preload) {
         preload::run(target, events).await?;
+    }
+    if let (Some(target), true) = (&target, scenarios.iter().any(|scenario| scenario.name == ALERTS_READ)) {
+        preload::alerts(target, args.preload.unwrap_or(scenario::alerts::STORED)).await?;
     }
     let mut jobs = Vec::new();
     for connections in variants {

@@ -1,6 +1,7 @@
 //! The command line. Errors go to stderr in one sentence that says what to do; exit 0 done, 1 refused or failed,
 //! 2 bad usage.
 
+mod alerts;
 mod backup;
 mod check_config;
 mod client;
@@ -37,6 +38,7 @@ enum Command {
     Send(send::Arguments),
     Tail(tail::Arguments),
     Rules(rules::Arguments),
+    Alerts(alerts::Arguments),
     Queues(queues::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
@@ -107,6 +109,7 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Send(arguments) => send::run(arguments).await,
         Command::Tail(arguments) => tail::run(arguments).await,
         Command::Rules(arguments) => rules::run(&arguments),
+        Command::Alerts(arguments) => alerts::run(arguments).await,
         Command::Queues(arguments) => queues::run(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),

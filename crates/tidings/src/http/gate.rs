@@ -85,16 +85,10 @@ impl Gatekeeper {
         peer: Option<IpAddr>,
     ) -> Result<Caller, Problem> {
         let unauthorized = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
-        let bearer = match (headers.get(header::AUTHORIZATION), key) {
-            (Some(value), _) => value.to_str().ok().and_then(|text| {
-                let (scheme, token) = text.split_once(' ')?;
-                scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
-            }),
-            (None, Some(key)) => Some(key),
-            (None, None) => {
-                return Err(unauthorized("this call needs a token: send the header `Authorization: Bearer TOKEN`"));
-            }
-        };
+        let bearer = authorization(headers, "bearer").or(key);
+        if bearer.is_none() && !headers.contains_key(header::AUTHORIZATION) {
+            return Err(unauthorized("this call needs a token: send the header `Authorization: Bearer TOKEN`"));
+        }
         let now = self.services.clock.monotonic();
         let caller = match bearer {
             Some(bearer) => self.services.tokens.recognise(&bearer).await?,
@@ -205,11 +199,19 @@ pub async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -
     response
 }
 
-/// The token of a caller that cannot send it as others do: Event Grid has a header of its own, and URLs.
+/// The token of an `Authorization` header of that scheme.
+fn authorization(headers: &HeaderMap, wanted: &str) -> Option<String> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case(wanted).then(|| token.trim().to_owned())
+}
+
+/// The token of a caller that cannot send it as others do: Event Grid has a header of its own, and URLs; Splunk's
+/// senders have a scheme of their own.
 fn key_of(parts: &axum::http::request::Parts) -> Option<String> {
     let header = parts.headers.get("aeg-sas-key").and_then(|key| key.to_str().ok()).map(ToOwned::to_owned);
     let query = parts.uri.query().unwrap_or_default().as_bytes();
-    header.or_else(|| form_urlencoded::parse(query).find(|(name, _)| name == "key").map(|(_, key)| key.into_owned()))
+    let in_url = || form_urlencoded::parse(query).find(|(name, _)| name == "key").map(|(_, key)| key.into_owned());
+    authorization(&parts.headers, "splunk").or(header).or_else(in_url)
 }
 
 fn permitted(caller: Caller, demands: &[Scope]) -> Result<Caller, Problem> {

@@ -62,7 +62,7 @@ pub struct Request {
 pub struct Response {
     pub status: u16,
     pub headers: HeaderMap,
-    /// At most [`MAX_ANSWER_BYTES`] of it.
+    /// At most [`MAX_ANSWER_BYTES`] of it, unless more was asked for.
     pub body: Bytes,
 }
 
@@ -171,9 +171,18 @@ impl Outbound {
     ///
     /// If there is no answer.
     pub async fn send(&self, request: Request) -> Result<Response, Error> {
+        self.send_up_to(request, MAX_ANSWER_BYTES).await
+    }
+
+    /// The same, and reads up to `most` bytes of the answer.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer.
+    pub async fn send_up_to(&self, request: Request, most: usize) -> Result<Response, Error> {
         self.judge(&request.url)?;
         let origin = origin(&request.url);
-        let exchange = self.exchange(request, &origin);
+        let exchange = self.exchange(request, &origin, most);
         let total = self.timeouts.total;
         match tokio::time::timeout(total, exchange).await {
             Ok(result) => result,
@@ -181,7 +190,7 @@ impl Outbound {
         }
     }
 
-    async fn exchange(&self, request: Request, origin: &str) -> Result<Response, Error> {
+    async fn exchange(&self, request: Request, origin: &str, most: usize) -> Result<Response, Error> {
         let sent = self.client.request(request.method, request.url).headers(request.headers).body(request.body).send();
         let first_byte = self.timeouts.connect + self.timeouts.first_byte;
         let mut answer = match tokio::time::timeout(first_byte, sent).await {
@@ -192,9 +201,9 @@ impl Outbound {
         };
         let mut body = BytesMut::new();
         while let Some(chunk) = answer.chunk().await.map_err(|error| self.classify(error, origin))? {
-            let room = MAX_ANSWER_BYTES - body.len();
+            let room = most - body.len();
             body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
-            if body.len() >= MAX_ANSWER_BYTES {
+            if body.len() >= most {
                 break;
             }
         }

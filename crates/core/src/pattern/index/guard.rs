@@ -4,10 +4,14 @@
 //! that nothing else was to be asked. A guard may let pass what does not match; it never turns away what does. Where its
 //! question is all that the field asks, it says so, and a rule that has no other field need not be fetched at all.
 
+use std::net::Ipv4Addr;
+
 use super::super::paths::NodeId;
-use super::super::predicate::{Bound, Field, Scalar, Test};
+use super::super::predicate::{Field, Test};
 use super::super::verify::Seen;
+use super::super::walk::Value;
 use super::grams::pack;
+use super::ranges::ends;
 use super::{Key, keys};
 
 #[derive(Debug, Clone, Copy)]
@@ -24,8 +28,10 @@ pub(in super::super) enum Guard {
     FromEnd(NodeId, Piece),
     /// A number between two places in the order of doubles, both included; and whether no other will do.
     Between(NodeId, bool, u64, u64),
-    /// Anything but texts of these signatures.
-    Not(NodeId, [u64; 2]),
+    /// An IPv4 address that begins like this one, so many bits of it.
+    Net(NodeId, u8, u32),
+    /// Anything but these texts, of which lengths and first bytes are known.
+    Not(NodeId, [u8; 2], [u64; 2]),
 }
 
 /// What a guard knows of its field.
@@ -72,14 +78,12 @@ impl Guard {
                 let bytes = text.as_bytes().get(..WIDTH.min(text.len()));
                 Piece::new(bytes, text.len(), text.len() <= WIDTH).map(|piece| Guard::Text(node, piece))
             }
-            // The ends are whole doubles, so what is beyond one begins with the next double.
             Key::Range(range) => {
-                let beyond = |bound: Bound| u64::from(!bound.included);
-                let low = range.low.map_or(0, |low| low.value.order().saturating_add(beyond(low)));
-                let high = range.high.map_or(u64::MAX, |high| high.value.order().saturating_sub(beyond(high)));
+                let (low, high) = ends(range);
                 Some(Guard::Between(node, true, low, high))
             }
             Key::Number(number) => Some(Guard::Between(node, number.is_alone(), number.order(), number.order())),
+            Key::Net(net) if !net.v6 => u32::try_from(net.base).ok().map(|base| Guard::Net(node, net.bits, base)),
             Key::Any => Guard::not(field, node),
             _ => None,
         };
@@ -92,12 +96,12 @@ impl Guard {
         if !(excluded.numbers.is_empty() && excluded.tests.is_empty()) {
             return None;
         }
-        let signatures = match &*excluded.texts {
-            [one] => [signature(one), signature(one)],
-            [one, other] => [signature(one), signature(other)],
+        let (one, other) = match &*excluded.texts {
+            [only] => (only.as_bytes(), only.as_bytes()),
+            [one, other] => (one.as_bytes(), other.as_bytes()),
             _ => return None,
         };
-        Some(Guard::Not(node, signatures))
+        Some(Guard::Not(node, [length(one), length(other)], [first_bytes(one), first_bytes(other)]))
     }
 
     #[inline]
@@ -119,22 +123,35 @@ impl Guard {
                 verdict(any_text(seen, *node, is), piece.all)
             }
             Guard::Between(node, exact, low, high) => {
-                let holds = |value: Scalar<'_>| matches!(value, Scalar::Number(number) if (*low..=*high).contains(&number.order()));
-                verdict(any_value(seen, *node, holds), *exact)
+                let holds = |value| matches!(value, Value::Number(number) if (*low..=*high).contains(&number.order()));
+                verdict(seen.record.leaves_at(*node).any(|(_, leaf)| holds(leaf.value)), *exact)
             }
-            Guard::Not(node, excluded) => {
-                // Equal signatures do not prove equal texts; different ones prove that the texts differ.
-                let differs = |value: Scalar<'_>| match value {
-                    Scalar::Text(text) => !excluded.contains(&signature(text)),
-                    Scalar::Null | Scalar::Bool(_) | Scalar::Number(_) => true,
+            Guard::Net(node, bits, base) => {
+                let is = |text: &[u8]| {
+                    let address = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Ipv4Addr>().ok());
+                    let differing = address.map(|address| (address.to_bits() ^ base).leading_zeros());
+                    differing.is_some_and(|same| same >= u32::from(*bits))
                 };
-                match any_value(seen, *node, differs) {
-                    true => Verdict::Satisfied,
-                    false if seen.record.leaves_at(*node).next().is_some() => Verdict::Unsure,
-                    false => Verdict::Unsatisfied,
-                }
+                verdict(any_text(seen, *node, is), true)
+            }
+            Guard::Not(node, lengths, bytes) => Guard::judge_not(seen, *node, *lengths, *bytes),
+        }
+    }
+
+    fn judge_not(seen: Seen<'_>, node: NodeId, lengths: [u8; 2], bytes: [u64; 2]) -> Verdict {
+        let mut verdict = Verdict::Unsatisfied;
+        for (_, leaf) in seen.record.leaves_at(node) {
+            let Some(text) = seen.record.bytes(seen.text, leaf.value) else { return Verdict::Satisfied };
+            let (its_length, its_bytes) = (length(text), first_bytes(text));
+            if !lengths.iter().zip(&bytes).any(|of| of == (&its_length, &its_bytes)) {
+                return Verdict::Satisfied;
+            }
+            // What is longer than its first bytes may still differ in the others.
+            if text.len() > WIDTH {
+                verdict = Verdict::Unsure;
             }
         }
+        verdict
     }
 }
 
@@ -155,12 +172,12 @@ fn verdict(found: bool, enough: bool) -> Verdict {
     }
 }
 
-/// Different texts may share one; the same text always has the same.
-fn signature(text: &str) -> u64 {
-    let bytes = text.as_bytes();
-    let first = bytes.first_chunk::<WIDTH>().map_or_else(|| pack(bytes), |first| pack(first));
-    let last = bytes.last_chunk::<WIDTH>().map_or(0, |last| pack(last));
-    first ^ last.rotate_left(29) ^ (bytes.len() as u64).rotate_left(53)
+fn length(text: &[u8]) -> u8 {
+    u8::try_from(text.len()).unwrap_or(u8::MAX)
+}
+
+fn first_bytes(text: &[u8]) -> u64 {
+    text.first_chunk::<WIDTH>().map_or_else(|| pack(text), |first| pack(first))
 }
 
 impl Piece {
@@ -169,15 +186,13 @@ impl Piece {
         Some(Piece { distance: u16::try_from(distance).ok()?, width: bytes.len() as u8, all, bytes: pack(bytes) })
     }
 
+    #[inline]
     fn stands_at(self, text: &[u8], start: usize) -> bool {
         text.get(start..start + usize::from(self.width)).is_some_and(|bytes| pack(bytes) == self.bytes)
     }
 }
 
-fn any_value(seen: Seen<'_>, node: NodeId, test: impl Fn(Scalar<'_>) -> bool) -> bool {
-    seen.record.leaves_at(node).any(|(_, leaf)| seen.record.scalar(seen.text, leaf.value).is_some_and(&test))
-}
-
+#[inline]
 fn any_text(seen: Seen<'_>, node: NodeId, test: impl Fn(&[u8]) -> bool) -> bool {
-    any_value(seen, node, |value| matches!(value, Scalar::Text(text) if test(text.as_bytes())))
+    seen.record.leaves_at(node).any(|(_, leaf)| seen.record.bytes(seen.text, leaf.value).is_some_and(&test))
 }

@@ -82,7 +82,7 @@ async fn list(
     mut params: Params,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let mut selection = selection(&mut params, services.clock.now(), Some(RANGE_DAYS));
+    let mut selection = selection(&mut params, services.clock.now(), RANGE_DAYS);
     let limit = params.number("limit", 1..=ROWS, DEFAULT_ROWS);
     let format = format(&mut params, &headers);
     let (start, end) = (params.text("startDate").map(str::to_owned), params.text("endDate").map(str::to_owned));
@@ -125,7 +125,7 @@ fn open(services: &Services, context: &str, token: &str, selection: &mut Selecti
 }
 
 /// The alerts that a question is about; what is wrong with it is noted in `params`.
-pub(super) fn selection(params: &mut Params, now: Timestamp, most_days: Option<i64>) -> Selection {
+pub(super) fn selection(params: &mut Params, now: Timestamp, most_days: i64) -> Selection {
     let today = now.to_zoned(jiff::tz::TimeZone::UTC).date();
     let start = date(params, "startDate");
     let end = date(params, "endDate").unwrap_or(today);
@@ -133,8 +133,8 @@ pub(super) fn selection(params: &mut Params, now: Timestamp, most_days: Option<i
     let days = i64::from(end.since(start).map_or(0, |span| span.get_days())) + 1;
     if start > end {
         params.refuse("startDate", "must not be after endDate");
-    } else if most_days.is_some_and(|most| days > most) {
-        params.refuse("startDate", format!("must be at most {} days before endDate", RANGE_DAYS - 1));
+    } else if days > most_days {
+        params.refuse("startDate", format!("must be at most {} days before endDate", most_days - 1));
     }
     let suppressed = match params.text("suppressed") {
         None | Some("false") => Some(false),
@@ -155,6 +155,7 @@ pub(super) fn selection(params: &mut Params, now: Timestamp, most_days: Option<i
         action: name_param(params, "action"),
         correlation_id: name_param(params, "correlationId"),
         suppressed,
+        any_order: false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! `/ingest/azure-devops`, `/alerts` and `/authorized-accounts`.
 
 mod accounts;
+mod export;
 mod history;
 mod ingest;
 
@@ -12,6 +13,7 @@ use crate::http::Route;
 pub fn routes() -> Vec<Route> {
     let mut routes = ingest::routes();
     routes.extend(history::routes());
+    routes.extend(export::routes());
     routes.extend(accounts::routes());
     routes
 }

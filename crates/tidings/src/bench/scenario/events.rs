@@ -123,19 +123,19 @@ fn accepted(body: &[u8]) -> Option<u64> {
 /// Identifiers in the shape of random UUIDs, made in nanoseconds. They are spread evenly, as the ids of real senders
 /// are, so that no index of the server has it easier than in life.
 #[derive(Debug)]
-struct EventIds {
+pub(super) struct EventIds {
     /// Differs between callers, processes and machines.
     seed: u64,
     count: u64,
 }
 
 impl EventIds {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         // Every RandomState has keys of its own, so the hash of nothing is a random number.
         Self { seed: RandomState::new().build_hasher().finish(), count: 0 }
     }
 
-    fn next(&mut self) -> [u8; 36] {
+    pub(super) fn next(&mut self) -> [u8; 36] {
         self.count += 1;
         let mut nibbles = (u128::from(mix(self.count ^ self.seed)) << 64) | u128::from(self.seed);
         UUID_SHAPE.map(|shape| {

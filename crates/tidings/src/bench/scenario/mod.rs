@@ -12,6 +12,7 @@ use super::error::Error;
 use super::messages::Pace;
 use super::tally::Tally;
 
+pub mod alerts;
 mod basic;
 mod events;
 mod inbox;
@@ -23,6 +24,8 @@ pub use events::ingest_batch;
 
 /// The scenario that all others are compared with.
 pub const LIMIT: &str = "limit";
+/// The scenario that needs alerts to be there.
+pub const ALERTS_READ: &str = "alerts-read";
 
 /// Everything that `tidings bench` can run, in the order of its table.
 pub const ALL: &[Scenario] = &[
@@ -70,7 +73,17 @@ pub const ALL: &[Scenario] = &[
     Scenario { name: "queue", about: "a message sent, received and completed", kind: Kind::Http(queue::whole) },
     Scenario { name: "tickets", about: "tickets in turn: open, read, comment, list", kind: Kind::Http(tickets::all) },
     Scenario { name: "tickets-read", about: "GET /tickets/{ticket_id}", kind: Kind::Http(tickets::read) },
+    Scenario {
+        name: ALERTS_READ,
+        about: "GET /alerts, 1000 rows of one day out of all that are stored",
+        kind: Kind::Http(alerts::read),
+    },
     Scenario { name: "rules", about: "an event against --rules rules, one thread", kind: Kind::Local(rules::indexed) },
+    Scenario {
+        name: "rules-crowded",
+        about: "the same with 1,000 tenants, however many rules",
+        kind: Kind::Local(rules::crowded),
+    },
     Scenario {
         name: "rules-naive",
         about: "the same, one rule after the other on a parsed event",

@@ -37,6 +37,10 @@ async fn the_key_may_stand_in_the_url_or_in_event_grids_header() {
     stranger.post(&format!("{INGEST}?key={key}"), &audit_event("e-1")).await.expect(202);
     let headers = [("content-type", "application/json"), ("aeg-sas-key", key)];
     stranger.post_with(INGEST, &headers, question().to_string()).await.expect(200);
+    let splunk = format!("Splunk {key}");
+    let headers = [("content-type", "application/json"), ("authorization", splunk.as_str())];
+    stranger.post_with(INGEST, &headers, json!({ "event": audit_event("e-2") }).to_string()).await.expect(202);
+    stranger.post_with("/events", &headers, json!({ "eventType": "a" }).to_string()).await.problem(401);
     stranger.post(&format!("{INGEST}?key={key}x"), &question()).await.problem(401);
     stranger.post(&format!("{INGEST}?key="), &question()).await.problem(401);
     // Nowhere else.

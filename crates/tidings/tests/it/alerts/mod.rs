@@ -2,9 +2,12 @@
 
 mod accounts;
 mod delivery;
+mod export;
 mod handshakes;
 mod history;
 mod ingest;
+mod parameter;
+mod poller;
 
 use serde_json::{Value, json};
 use tidings::config::Config;
