@@ -52,6 +52,7 @@ mod metrics;
 pub mod path;
 pub mod prepared;
 pub mod push;
+mod receive;
 pub mod resubmit;
 pub mod settle;
 pub mod state;

@@ -242,6 +242,8 @@ impl World {
             let until = self.later(LOCK_SECONDS);
             let known = self.messages.get_mut(&id).unwrap();
             known.deliveries += 1;
+            // A scheduled message gets its number when it is due.
+            known.sequence = taken.held.message.sequence;
             assert_eq!(taken.held.deliveries, known.deliveries, "{id}");
             assert_eq!(taken.held.locked_until, until);
             self.locks.insert(taken.token, Lock { id, until });
