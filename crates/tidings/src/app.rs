@@ -16,11 +16,15 @@ use crate::alerts::{self, Alerts};
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
 use crate::bus::{self, Bus};
+use crate::business::{self, Business};
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
+use crate::figures::{self, Figures};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
 use crate::inbox::{self, Inbox};
+use crate::incidents::gauges::House;
+use crate::incidents::{self, Incidents};
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
@@ -39,8 +43,13 @@ use crate::{push, schedules};
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_MOST: usize = 20_000;
+/// How often old entries of the audit log are removed, if they are.
+const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 /// How often a node looks for work that another one left behind.
 const FANOUT_EVERY: Duration = Duration::from_secs(5);
+
+/// How often monitors read their figures.
+const MONITOR_EVERY: Duration = Duration::from_secs(10);
 
 /// What handlers and workers need; cheap to clone.
 #[derive(Clone)]
@@ -56,7 +65,7 @@ pub struct Parts {
     pub embedded: Option<Arc<Embedded>>,
     pub metrics: Arc<Metrics>,
     pub tokens: Tokens,
-    pub audit: Audit,
+    pub audit: Arc<Audit>,
     pub sealer: Sealer,
     pub idempotency: Idempotency,
     pub events: Events,
@@ -69,9 +78,12 @@ pub struct Parts {
     pub messages: Arc<Messages>,
     pub alerts: Alerts,
     pub tickets: Arc<Tickets>,
+    pub business: Business,
     pub senders: Senders,
     pub rules: Rules,
+    pub figures: Arc<Figures>,
     pub bus: Arc<Bus>,
+    pub incidents: Arc<Incidents>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
     pub limits: RequestLimits,
@@ -148,6 +160,8 @@ pub fn tables(stage: &str) -> Vec<Table> {
         tokens::table(),
         audit::table(),
         secrets::table(),
+        figures::table(),
+        crate::ui::session::table(),
         http::idempotency_table(),
         inbox::record::table(),
         alerts::record::table(),
@@ -168,11 +182,19 @@ pub fn tables(stage: &str) -> Vec<Table> {
         rules::window::table(),
         bus::table(),
         bus::seen_table(),
+        incidents::record::table(),
     ]
     .map(Clone::clone)
     .to_vec();
+    tables.extend(business::tables().map(Clone::clone));
     tables.push(messages::record::table(stage));
     tables
+}
+
+/// The rules that the configuration makes: its own, and those of its monitors.
+#[must_use]
+pub fn file_rules(config: &Config) -> Vec<crate::config::rules::Rule> {
+    incidents::monitors::rules(&config.monitors).into_iter().chain(config.rules.iter().cloned()).collect()
 }
 
 impl App {
@@ -209,17 +231,14 @@ impl App {
         let Surroundings { clock, ids, limit_file, reload, .. } = surroundings;
         let Opened { store, embedded, metrics } = opened;
         let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
-        let limit = limit_file.map(|path| {
-            Appender::create(&path, crate::bench::limit::FILE_BYTES)
-                .map_err(|source| StartError::Write { path, source })
-        });
-        let live = Live::default();
-        let arrivals: Arc<inbox::Live> = Arc::default();
-        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
-        let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
-        let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
+        let limit = limit_file.map(appender).transpose()?;
         let workers = Workers::default();
         let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
+        let live = Live::default();
+        let arrivals: Arc<inbox::Live> = Arc::default();
+        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
+        let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
+        let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -230,25 +249,30 @@ impl App {
             &config,
         )
         .signalling(Arc::clone(&messages.signals))
-        .with_bus(Arc::clone(&bus))
-        .announcing(Arc::clone(&arrivals));
+        .announcing(Arc::clone(&arrivals))
+        .forwarding(Arc::clone(&bus));
         let push = open_push(&config, &listeners, &ingest).await?;
         let ingest = Arc::new(ingest);
         let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
+        let audit = Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock)));
+        let business = Business::new(&ingest, &bus, &messages, &audit, &config);
         let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
         let senders = senders.with_tickets(Arc::clone(&tickets)).with_bus(Arc::clone(&bus));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
+        let figures =
+            Figures::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&messages.signals));
+        let figures = Arc::new(figures);
+        let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
+        let incidents = Arc::new(Incidents::new(&ingest, gauges, &config));
+        let hours = config.retention.idempotency_hours;
         let parts = Parts {
+            figures,
+            incidents,
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
-            audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
+            audit,
             sealer,
-            idempotency: Idempotency::new(
-                Arc::clone(&store),
-                Arc::clone(&clock),
-                Arc::clone(&ids),
-                config.retention.idempotency_hours,
-            ),
+            idempotency: Idempotency::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), hours),
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
@@ -258,11 +282,12 @@ impl App {
             messages,
             alerts: Alerts::new(Arc::clone(&store), Arc::clone(&clock), &config),
             tickets,
+            business,
             senders,
             rules,
             bus,
             workers,
-            limit: limit.transpose()?,
+            limit,
             limits: RequestLimits::of(&config.limits),
             reload: Reload::new(reload, &config),
             config,
@@ -295,7 +320,7 @@ impl App {
         if services.limit.is_some() {
             routes.push(crate::admin::limit_route());
         }
-        let api = services.server(listeners.api, http::router(services.clone(), routes));
+        let api = services.server(listeners.api, crate::ui::with_pages(&services, routes));
         let mut serving = vec![tokio::spawn(api.run(services.workers.stopping()))];
         if let (Some(listener), Some(push)) = (listeners.push, &services.push) {
             let server = services.server(listener, push::router(services.clone(), Arc::clone(push)));
@@ -308,6 +333,9 @@ impl App {
             let _ = server.await;
         }
         services.workers.ended().await;
+        if let Err(error) = services.figures.flush().await {
+            tracing::warn!(%error, "the last figures are lost");
+        }
         services.bus.flush(true).await;
         if let Some(push) = &services.push {
             push.close().await;
@@ -336,6 +364,7 @@ impl Services {
         self.workers.run("schedules", schedules);
         self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));
         self.workers.run("push", Arc::clone(&self.bus).push(Arc::clone(&self.messages), self.workers.stopping()));
+        business::handlers::register(&self.bus, &self.business.handlers);
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
@@ -353,6 +382,27 @@ impl Services {
                 }
             });
         }
+        let figures = Arc::clone(&self.figures);
+        self.workers.spawn("figures", figures::FLUSH_EVERY, move || {
+            let figures = Arc::clone(&figures);
+            async move { figures.flush().await.map_err(|e| e.to_string()) }
+        });
+        if let Ok(days @ 1..) = u32::try_from(self.config.retention.audit_days) {
+            let services = self.clone();
+            self.workers.spawn("audit", AUDIT_EVERY, move || {
+                let services = services.clone();
+                let kept = Duration::from_secs(u64::from(days) * 86_400);
+                async move {
+                    let before = services.clock.now().saturating_sub(kept).map_err(|e| e.to_string())?;
+                    services.audit.expire(before).await.map(drop).map_err(|e| e.to_string())
+                }
+            });
+        }
+        let incidents = Arc::clone(&self.incidents);
+        self.workers.spawn("monitors", MONITOR_EVERY, move || {
+            let incidents = Arc::clone(&incidents);
+            async move { incidents.evaluate().await.map_err(|e| e.to_string()) }
+        });
         let services = self.clone();
         self.workers.spawn("rules", rules::SYNC_EVERY, move || {
             let services = services.clone();
@@ -402,6 +452,11 @@ impl Services {
         self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
         Ok(Some(path))
     }
+}
+
+/// The file that `POST /limit` appends to.
+fn appender(path: PathBuf) -> Result<Appender, StartError> {
+    Appender::create(&path, crate::bench::limit::FILE_BYTES).map_err(|source| StartError::Write { path, source })
 }
 
 /// The built-in push server, if it has an address.

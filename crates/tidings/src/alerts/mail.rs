@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::limits::MAILED_RAW_CHARS;
 use super::record::ATTRIBUTES;
+use crate::channel::email::escape;
 use crate::messages::record::ALERT_NOTIFICATION;
 use crate::messages::{Message, NewMessage};
 
@@ -136,19 +137,4 @@ fn html(record: &Item, title: &str, link: &str) -> String {
     let _ = write!(html, "<h3>RawEventJson</h3><pre style=\"white-space:pre-wrap\">{}</pre>", escape(&raw(record)));
     html.push_str("</body></html>");
     html
-}
-
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }

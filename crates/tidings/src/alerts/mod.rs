@@ -17,10 +17,10 @@ pub mod parameter;
 pub mod poller;
 mod receive;
 pub mod record;
-mod resend;
+pub mod resend;
 pub mod sample;
 pub mod shapes;
-mod view;
+pub mod view;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -91,10 +91,6 @@ impl Alerts {
 impl crate::app::Services {
     /// The configuration file's list of authorised accounts, if it says something new.
     pub async fn take_authorized_accounts(&self, settings: &ProcessAlerts) -> Result<(), tidings_store::Error> {
-        // A parameter's list comes from its own worker.
-        if settings.ssm_parameter.is_some() {
-            return Ok(());
-        }
         let correlation = self.ids.uuid(self.clock.now()).to_string();
         let offered = settings.authorized_accounts.clone();
         self.alerts.accounts.offer(&self.audit, accounts::Origin::File, offered, &correlation).await.map(drop)

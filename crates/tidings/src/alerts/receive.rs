@@ -172,7 +172,11 @@ impl Alerts {
         };
         Arrival {
             envelope,
-            with: Companions { writes: alert.writes(), messages: message.into_iter().collect(), bus: Vec::new() },
+            with: Companions {
+                writes: alert.writes(),
+                messages: message.into_iter().collect(),
+                ..Companions::default()
+            },
         }
     }
 

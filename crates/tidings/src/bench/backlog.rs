@@ -30,7 +30,7 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(3600);
 const POLL_EVERY: Duration = Duration::from_millis(200);
 
 pub async fn run(args: &Args, plan: Plan, options: &Options) -> Result<(), Error> {
-    let sink = Sink::open().await?;
+    let sink = Sink::open()?;
     let server = format!("http://{}", sink.address);
     let started = Started::start_with(&args.dir, vec![("TIDINGS__NTFY__SERVER".to_owned(), server)]).await?;
     let target = started.target().clone();
@@ -38,12 +38,12 @@ pub async fn run(args: &Args, plan: Plan, options: &Options) -> Result<(), Error
     let (memory_before, _) = started.memory()?;
     sink.set_dead(true);
     fill(&target, args.backlog).await?;
-    let mut watcher = runner::open(target.address, NAME).await?;
-    let waiting = unfinished(&mut watcher, &target).await?;
+    let waiting = unfinished(&target).await?;
     let (memory_filled, _) = started.memory()?;
     let beside = ingest(plan, options, &target).await?;
     let (memory_after, peak) = started.memory()?;
     sink.set_dead(false);
+    sink.set_slow(true);
     let _ = sink.most_at_once();
     let start = stopwatch::now();
     let bar = runner::progress(waiting);
@@ -51,7 +51,7 @@ pub async fn run(args: &Args, plan: Plan, options: &Options) -> Result<(), Error
     let mut began = None;
     let drained = async {
         loop {
-            let left = unfinished(&mut watcher, &target).await?;
+            let left = unfinished(&target).await?;
             bar.set_position(waiting.saturating_sub(left));
             if left < waiting {
                 began.get_or_insert_with(stopwatch::now);

@@ -44,7 +44,7 @@ pub struct Flow {
 
 impl Flow {
     pub async fn start(parent: &Path, pace: Pace, connections: u32) -> Result<Self, Error> {
-        let sink = Arc::new(Sink::open().await?);
+        let sink = Arc::new(Sink::open()?);
         let server = format!("http://{}", sink.address);
         let started = Started::start_with(parent, vec![("TIDINGS__NTFY__SERVER".to_owned(), server)]).await?;
         Ok(Self { sink, started, pace, connections })
@@ -53,12 +53,11 @@ impl Flow {
     /// Makes messages for `length` and counts those that were completed in it.
     pub async fn slice(&mut self, name: &str, length: Duration) -> Result<Tally, Error> {
         let target = self.started.target().clone();
-        let mut watcher = runner::open(target.address, name).await?;
         let mut ready = Vec::new();
         for _ in 0..self.connections {
             ready.push(runner::open(target.address, name).await?);
         }
-        let before = completed(&mut watcher, &target).await?;
+        let before = completed(&target).await?;
         let _ = self.sink.latencies();
         let start = stopwatch::now();
         let deadline = start + length;
@@ -68,7 +67,7 @@ impl Flow {
             tasks.spawn(make(connection, Arc::clone(&self.sink), target.token.clone(), turns, deadline));
         }
         sleep(deadline.saturating_duration_since(stopwatch::now())).await;
-        let after = completed(&mut watcher, &target).await?;
+        let after = completed(&target).await?;
         let took = stopwatch::since(start);
         let mut tally = Tally { operations: after.saturating_sub(before), measured: took, ..Tally::default() };
         let rest = async {
@@ -79,7 +78,7 @@ impl Flow {
             }
             self.sink.room(1).await;
             // The last outcomes are on record a moment after the sink has the messages.
-            while unfinished(&mut watcher, &target).await? > 0 {
+            while unfinished(&target).await? > 0 {
                 sleep(POLL_EVERY).await;
             }
             Ok::<(), Error>(())
@@ -156,22 +155,24 @@ pub fn message(number: u64) -> String {
 }
 
 /// Messages that the server has completed since it started.
-async fn completed(connection: &mut Connection, target: &Target) -> Result<u64, Error> {
-    let text = get(connection, target, "/metrics").await?;
+async fn completed(target: &Target) -> Result<u64, Error> {
+    let text = get(target, "/metrics").await?;
     let line = "tidings_deliveries_total{channel=\"ntfy\",outcome=\"completed\"} ";
     let count = text.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok());
     Ok(count.unwrap_or(0))
 }
 
 /// Messages that are neither completed nor failed.
-pub async fn unfinished(connection: &mut Connection, target: &Target) -> Result<u64, Error> {
-    let text = get(connection, target, "/api/metrics").await?;
+pub async fn unfinished(target: &Target) -> Result<u64, Error> {
+    let text = get(target, "/api/metrics").await?;
     let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     let count = |name: &str| json.pointer(&format!("/counts/{name}")).and_then(serde_json::Value::as_u64).unwrap_or(0);
     Ok(count("created") + count("queued") + count("processing"))
 }
 
-async fn get(connection: &mut Connection, target: &Target, path: &str) -> Result<String, Error> {
+/// Over a connection of its own: the server closes one that is silent for a while.
+async fn get(target: &Target, path: &str) -> Result<String, Error> {
+    let mut connection = runner::open(target.address, "messages").await?;
     let unreachable =
         |source| Error::Unreachable { scenario: "messages".to_owned(), address: target.address.to_string(), source };
     let response = connection.call(&client::request("GET", path, &target.token, None)).await.map_err(unreachable)?;
@@ -193,7 +194,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_pace_is_kept_over_all_connections() {
-        let (start, sink) = (stopwatch::now(), Sink::open().await.unwrap());
+        let (start, sink) = (stopwatch::now(), Sink::open().unwrap());
         let deadline = start + Duration::from_millis(100);
         let mut turns = 0;
         for place in 0..4 {

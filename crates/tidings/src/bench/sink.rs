@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::runtime;
+use tokio::sync::{Notify, oneshot};
 
 use super::error::Error;
 use super::histogram::Histogram;
@@ -20,12 +21,16 @@ const TAKEN: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 21\r\n\r\n{\"id\":\"hwQ2YpKdmgXK\"}";
 const REFUSED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
 
+/// How long a slow one takes.
+const SLOW: Duration = Duration::from_millis(2);
+
 /// A server in this process; dropping it closes the door.
 #[derive(Debug)]
 pub struct Sink {
     pub address: SocketAddr,
     state: Arc<State>,
-    accepting: tokio::task::JoinHandle<()>,
+    /// Dropped, it ends the thread.
+    _open: oneshot::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +41,8 @@ struct State {
     sent: AtomicU64,
     taken: AtomicU64,
     is_dead: AtomicBool,
+    /// Takes its time for each.
+    is_slow: AtomicBool,
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
 }
@@ -49,16 +56,23 @@ struct Messages {
 }
 
 impl Sink {
-    pub async fn open() -> Result<Self, Error> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// It has a thread of its own, as the server of somebody else would: those who send must not hold it up.
+    pub fn open() -> Result<Self, Error> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
         let (address, state) = (listener.local_addr()?, Arc::<State>::default());
+        let (open, closed) = oneshot::channel();
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let shared = Arc::clone(&state);
-        let accepting = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(converse(stream, Arc::clone(&shared)));
-            }
-        });
-        Ok(Self { address, state, accepting })
+        std::thread::Builder::new().name("sink".to_owned()).spawn(move || {
+            runtime.block_on(async move {
+                tokio::select! {
+                    () = accept(listener, shared) => {}
+                    _ = closed => {}
+                }
+            });
+        })?;
+        Ok(Self { address, state, _open: open })
     }
 
     /// The number of a message that is about to be sent to the server.
@@ -105,6 +119,11 @@ impl Sink {
         self.state.is_dead.store(is_dead, Ordering::Relaxed);
     }
 
+    /// Whether the server takes its time, so that it is seen how many come at once.
+    pub fn set_slow(&self, is_slow: bool) {
+        self.state.is_slow.store(is_slow, Ordering::Relaxed);
+    }
+
     /// From created to here, since the last call.
     #[must_use]
     pub fn latencies(&self) -> Histogram {
@@ -115,12 +134,6 @@ impl Sink {
     #[must_use]
     pub fn most_at_once(&self) -> usize {
         self.state.most_at_once.swap(0, Ordering::Relaxed)
-    }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        self.accepting.abort();
     }
 }
 
@@ -142,6 +155,13 @@ impl State {
     }
 }
 
+async fn accept(listener: std::net::TcpListener, state: Arc<State>) {
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    while let Ok((stream, _)) = listener.accept().await {
+        tokio::spawn(converse(stream, Arc::clone(&state)));
+    }
+}
+
 async fn converse(mut stream: TcpStream, state: Arc<State>) {
     let _ = stream.set_nodelay(true);
     let mut received = Vec::with_capacity(8192);
@@ -159,6 +179,9 @@ async fn converse(mut stream: TcpStream, state: Arc<State>) {
             state.take(number);
         }
         received.drain(..length);
+        if state.is_slow.load(Ordering::Relaxed) {
+            tokio::time::sleep(SLOW).await;
+        }
         let sent = stream.write_all(if is_dead { REFUSED } else { TAKEN }).await;
         state.at_once.fetch_sub(1, Ordering::Relaxed);
         if sent.is_err() {
@@ -201,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn messages_are_counted_once_both_sides_know_them() {
-        let sink = Sink::open().await.unwrap();
+        let sink = Sink::open().unwrap();
         assert_eq!((sink.next(), sink.next(), sink.pending()), (0, 1, 2));
         sink.created(0);
         sink.state.take(0);

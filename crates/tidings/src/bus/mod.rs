@@ -62,6 +62,7 @@ pub mod worker;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use tidings_core::envelope::FieldError;
 use tidings_core::ids::IdSource;
 use tidings_core::time::Clock;
 use tidings_store::{Error, Item, Store, Write};
@@ -94,6 +95,8 @@ pub enum BusError {
     TooMany(String),
     #[error("{0}")]
     TooLarge(String),
+    #[error("the message is no event of its kind: {}", .0.iter().map(|e| format!("{} {}", e.field, e.message)).collect::<Vec<_>>().join("; "))]
+    Invalid(Vec<FieldError>),
     #[error(transparent)]
     Line(#[from] LineError),
     #[error(transparent)]
@@ -222,6 +225,7 @@ impl Bus {
         for message in &messages {
             check_size(message)?;
         }
+        self.judge(&entity, &messages)?;
         let mut transactions: Vec<Prepared> = Vec::new();
         let detects = entity.record.definition.duplicate_window_seconds > 0;
         for message in messages {
@@ -248,6 +252,20 @@ impl Bus {
             }
         }
         Ok(sent)
+    }
+
+    /// What is a business event must be a good one, by whatever door it comes (S003-71).
+    fn judge(&self, entity: &Entity, messages: &[Message]) -> Result<(), BusError> {
+        let now = self.shared.clock.now();
+        let mut errors = Vec::new();
+        for (place, message) in messages.iter().enumerate() {
+            let wrong = crate::business::message::check(&entity.record.path, message, now);
+            errors.extend(wrong.into_iter().map(|error| match messages.len() {
+                1 => error,
+                _ => FieldError::new(format!("[{place}].{}", error.field), error.message),
+            }));
+        }
+        if errors.is_empty() { Ok(()) } else { Err(BusError::Invalid(errors)) }
     }
 
     /// The writes that send a message, for the caller's own transaction. Empty if nobody would get it, or if its id was

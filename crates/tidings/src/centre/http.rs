@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
 use tidings_core::json;
 use tidings_core::time::{Timestamp, iso_millis};
-use tidings_store::{Item, Write};
+use tidings_store::{Error, Item, Write};
 use uuid::Uuid;
 
 use super::change::{self, Change, Malformed};
 use crate::app::Services;
 use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route};
-use crate::ingest::{Arrival, Companions};
+use crate::ingest::{Arrival, Companions, Receipt};
 use crate::messages::dead;
 use crate::tokens::Scope;
 
@@ -44,7 +44,7 @@ struct BatchBody {
     records: Vec<Map<String, Value>>,
 }
 
-#[derive(Serialize, JsonSchema)]
+#[derive(Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct BatchAnswer {
     /// Records that were not taken: those that cannot be understood, which are kept as dead letters, and those that the
@@ -91,61 +91,11 @@ async fn take(
     let body: Value = json::parse(body.text()?)?;
     let records = records(&body, services.limits.batch_events())?;
     let now = services.clock.now();
-    let mut arrivals = Vec::with_capacity(records.len());
-    let mut malformed = Vec::with_capacity(records.len());
-    for record in records {
-        let (arrival, why) = match Change::read(record) {
-            Ok(change) => {
-                let envelope = change.envelope(&correlation.0, now);
-                (Arrival { envelope, with: Companions::default() }, None)
-            }
-            Err(bad) => {
-                let envelope = bad.envelope(record, &correlation.0, now);
-                let writes = vec![dead_letter(&services, &bad, &correlation.0, now)];
-                (Arrival { envelope, with: Companions { writes, ..Companions::default() } }, Some(bad.reason))
-            }
-        };
-        arrivals.push(arrival);
-        malformed.push(why);
-    }
+    let (arrivals, malformed) = arrivals(&services, records, &correlation.0, now);
     let receipts = services.ingest.accept_each(arrivals).await?;
-    let mut answer = BatchAnswer {
-        batch_item_failures: Vec::new(),
-        records: records.len(),
-        accepted: 0,
-        duplicates: 0,
-        rejected: 0,
-        filtered: 0,
-        errors: Vec::new(),
-    };
+    let mut answer = BatchAnswer { records: records.len(), ..BatchAnswer::default() };
     for ((record, why), receipt) in records.iter().zip(malformed).zip(receipts) {
-        let failed = match (why, receipt) {
-            (Some(why), Ok(_)) => {
-                answer.rejected += 1;
-                Some(why)
-            }
-            (None, Ok(receipt)) => match receipt.status {
-                "accepted" => {
-                    answer.accepted += 1;
-                    answer.filtered += usize::from(receipt.matched == 0);
-                    None
-                }
-                "duplicate" => {
-                    answer.duplicates += 1;
-                    None
-                }
-                _ => {
-                    answer.rejected += 1;
-                    Some(receipt.errors.first().map(|error| error.message.clone()).unwrap_or_default())
-                }
-            },
-            // Not stored, and not the record's fault: it should come again.
-            (_, Err(error)) => {
-                tracing::warn!(%error, "a record of a stream was not stored");
-                Some(format!("it could not be stored: {error}"))
-            }
-        };
-        if let Some(message) = failed {
+        if let Some(message) = answer.count(why, receipt) {
             let item_identifier = identifier(record, by_number);
             answer.batch_item_failures.push(Failure { item_identifier: item_identifier.clone() });
             answer.errors.push(Reason { item_identifier, message });
@@ -153,6 +103,50 @@ async fn take(
     }
     services.metrics.rules("unmatched", answer.filtered as u64);
     Ok(Json(StatusCode::OK, answer))
+}
+
+/// What is to be stored of each record, and why some of them mean nothing.
+fn arrivals(
+    services: &Services,
+    records: &[Value],
+    correlation_id: &str,
+    now: Timestamp,
+) -> (Vec<Arrival>, Vec<Option<String>>) {
+    let arrival = |record: &Value| match Change::read(record) {
+        Ok(change) => (Arrival { envelope: change.envelope(correlation_id, now), with: Companions::default() }, None),
+        Err(bad) => {
+            let writes = vec![dead_letter(services, &bad, correlation_id, now)];
+            let with = Companions { writes, ..Companions::default() };
+            (Arrival { envelope: bad.envelope(record, correlation_id, now), with }, Some(bad.reason))
+        }
+    };
+    records.iter().map(arrival).unzip()
+}
+
+impl BatchAnswer {
+    /// Counts what became of a record; gives the reason if it failed.
+    fn count(&mut self, malformed: Option<String>, receipt: Result<Receipt, Error>) -> Option<String> {
+        let receipt = match receipt {
+            Ok(receipt) => receipt,
+            // Not stored, and not the record's fault: it should come again.
+            Err(error) => {
+                tracing::warn!(%error, "a record of a stream was not stored");
+                return Some(format!("it could not be stored: {error}"));
+            }
+        };
+        if malformed.is_some() || receipt.status == "rejected" {
+            self.rejected += 1;
+            return malformed.or_else(|| receipt.errors.first().map(|error| error.message.clone()));
+        }
+        match receipt.status {
+            "duplicate" => self.duplicates += 1,
+            _ => {
+                self.accepted += 1;
+                self.filtered += usize::from(receipt.matched == 0);
+            }
+        }
+        None
+    }
 }
 
 /// The records of a body: `Records`, or a list without the wrapping.
@@ -167,8 +161,10 @@ fn records(body: &Value, most: usize) -> Result<&[Value], Problem> {
         _ => return Err(Problem::invalid(vec![FieldError::new("", "the body must be an object with Records")])),
     };
     if records.len() > most {
-        let message = format!("has {} records, at most {most} are taken at once", records.len());
-        return Err(Problem::invalid_field("Records", message));
+        return Err(Problem::too_large(format!(
+            "there are {} records, at most {most} are taken at once",
+            records.len()
+        )));
     }
     Ok(records)
 }

@@ -5,6 +5,8 @@ mod alerts;
 mod backup;
 mod check_config;
 mod client;
+mod completions;
+mod map;
 mod output;
 mod queues;
 mod rules;
@@ -40,8 +42,10 @@ enum Command {
     Rules(rules::Arguments),
     Alerts(alerts::Arguments),
     Queues(queues::Arguments),
+    Map(map::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
+    Completions(completions::Arguments),
     /// Measure this machine: the built-in load generator and its report
     Bench(Box<crate::bench::Args>),
 }
@@ -111,8 +115,10 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Rules(arguments) => rules::run(&arguments),
         Command::Alerts(arguments) => alerts::run(arguments).await,
         Command::Queues(arguments) => queues::run(arguments).await,
+        Command::Map(arguments) => map::run(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
         Command::Bench(arguments) => {
             crate::bench::run(*arguments).await?;
             Ok(Done::All)

@@ -5,6 +5,7 @@
 //! field in its section and a line in `tidings.example.toml`; tests hold the two together.
 
 pub mod amqp;
+pub mod audit;
 pub mod bus;
 mod check;
 pub mod delivery;
@@ -12,7 +13,8 @@ mod difference;
 pub mod duration;
 pub mod email;
 mod environment;
-mod json;
+pub mod invoices;
+pub mod json;
 pub mod limits;
 mod listen;
 pub mod log;
@@ -35,6 +37,7 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 pub mod tickets;
+pub mod transfers;
 mod tree;
 pub mod values;
 
@@ -77,7 +80,10 @@ pub struct Config {
     pub amqp: amqp::Amqp,
     pub process_alerts: process_alerts::ProcessAlerts,
     pub notification_center: notification_center::NotificationCenter,
+    pub audit: audit::Audit,
     pub tickets: tickets::Tickets,
+    pub invoices: invoices::Invoices,
+    pub transfers: transfers::Transfers,
     pub outbound: outbound::Outbound,
     pub delivery: delivery::Delivery,
     pub quiet_hours: Vec<delivery::QuietHours>,
@@ -128,7 +134,10 @@ impl Default for Config {
             amqp: amqp::Amqp::default(),
             process_alerts: process_alerts::ProcessAlerts::default(),
             notification_center: notification_center::NotificationCenter::default(),
+            audit: audit::Audit::default(),
             tickets: tickets::Tickets::default(),
+            invoices: invoices::Invoices::default(),
+            transfers: transfers::Transfers::default(),
             outbound: outbound::Outbound::default(),
             delivery: delivery::Delivery::default(),
             quiet_hours: Vec::new(),
@@ -224,6 +233,9 @@ impl Config {
         self.amqp.check(&mut check.key("amqp"));
         self.process_alerts.check(&mut check.key("process_alerts"));
         self.notification_center.check(&mut check.key("notification_center"));
+        self.audit.check(&mut check.key("audit"));
+        self.invoices.check(&mut check.key("invoices"));
+        self.transfers.check(&mut check.key("transfers"));
         self.outbound.check(&mut check.key("outbound"));
         self.delivery.check(&mut check.key("delivery"));
         self.limits.check(&mut check.key("limits"));

@@ -19,11 +19,14 @@ mod route;
 mod server;
 mod throttle;
 
+pub use body::read as read_body;
 pub use correlation::CorrelationId;
 pub use cursor::Sealer;
 pub use extract::{Json, JsonText, media_type};
 pub use gate::{Gatekeeper, Peer};
-pub use idempotency::{Idempotency, IdempotencySeed, RequestIds, table as idempotency_table};
+pub use idempotency::{
+    HEADER as IDEMPOTENCY_KEY, Idempotency, IdempotencySeed, RequestIds, table as idempotency_table,
+};
 pub use metrics::{CommitMetrics, Metrics};
 pub use params::{End, Params};
 pub use problem::Problem;
@@ -56,7 +59,9 @@ pub fn routes() -> Vec<Route> {
     routes.extend(crate::tokens::http::routes());
     routes.extend(crate::schedules::http::routes());
     routes.extend(crate::bus::http::routes());
+    routes.extend(crate::incidents::http::routes());
     routes.extend(crate::tickets::http::routes());
+    routes.extend(crate::business::routes());
     routes.extend(crate::admin::routes());
     routes
 }

@@ -34,9 +34,10 @@ impl Count {
     pub fn of(item: Option<&Item>, now: Timestamp) -> Self {
         let Some(item) = item else { return Self::default() };
         let now = now.as_second();
-        let days = item.0.iter().filter_map(|(name, _)| {
-            if day_of(name)?.saturating_mul(DAY_SECONDS) > now { item.int(name) } else { None }
-        });
+        let days = item
+            .0
+            .keys()
+            .filter_map(|name| if day_of(name)?.saturating_mul(DAY_SECONDS) > now { item.int(name) } else { None });
         let unread: i64 = days.sum();
         Self { unread: u64::try_from(unread).unwrap_or(0), revision: item.int("rev").unwrap_or(0) }
     }

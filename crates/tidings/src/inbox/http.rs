@@ -201,16 +201,18 @@ async fn count(
 
 async fn mark(State(services): State<Services>, caller: Caller, body: JsonText) -> Result<impl IntoResponse, Problem> {
     let body: Value = json::parse(body.text()?)?;
-    let marks = read_marks(&caller, &body)?;
+    let (marks, mut named) = read_marks(&caller, &body)?;
     let Marked { updated, not_found } = services.inbox.mark(&marks).await?;
-    let not_found = not_found.into_iter().filter_map(|place| marks.get(place));
-    let not_found =
-        not_found.map(|mark| Named { user: mark.user.clone(), notification_identifier: format!("{ALL}{}", mark.time) });
-    Ok(Json(StatusCode::OK, MarkAnswer { status: COMPLETED, updated, not_found: not_found.collect() }))
+    let mut place = 0;
+    named.retain(|_| {
+        place += 1;
+        not_found.contains(&(place - 1))
+    });
+    Ok(Json(StatusCode::OK, MarkAnswer { status: COMPLETED, updated, not_found: named }))
 }
 
-/// The marks of a body: a list, or an object with one and an `action` for all of it.
-fn read_marks(caller: &Caller, body: &Value) -> Result<Vec<Mark>, Problem> {
+/// The marks of a body, and the entries as it names them: a list, or an object with one and an `action` for all of it.
+fn read_marks(caller: &Caller, body: &Value) -> Result<(Vec<Mark>, Vec<Named>), Problem> {
     let (list, default) = match body {
         Value::Array(list) => (list, None),
         Value::Object(fields) => match fields.get("notifications") {
@@ -225,6 +227,7 @@ fn read_marks(caller: &Caller, body: &Value) -> Result<Vec<Mark>, Problem> {
     }
     let mut errors = Vec::new();
     let mut marks: Vec<Mark> = Vec::with_capacity(list.len());
+    let mut named = Vec::with_capacity(list.len());
     let mut foreign = false;
     for (place, entry) in list.iter().enumerate() {
         let Value::Object(fields) = entry else {
@@ -256,14 +259,17 @@ fn read_marks(caller: &Caller, body: &Value) -> Result<Vec<Mark>, Problem> {
         match marks.iter().find(|mark| (&mark.user, &mark.time) == (&user, &time)) {
             Some(earlier) if earlier.to != to => wrong("action", "differs from that of the same notification above"),
             Some(_) => {}
-            None => marks.push(Mark { user, time, to }),
+            None => {
+                named.push(Named { user: user.clone(), notification_identifier: identifier.to_owned() });
+                marks.push(Mark { user, time, to });
+            }
         }
     }
     // One foreign name refuses the whole request (S001-102).
     if foreign {
         return Err(forbidden());
     }
-    if errors.is_empty() { Ok(marks) } else { Err(Problem::invalid(errors)) }
+    if errors.is_empty() { Ok((marks, named)) } else { Err(Problem::invalid(errors)) }
 }
 
 fn action(fields: &Map<String, Value>, default: Option<&Value>) -> Option<Status> {

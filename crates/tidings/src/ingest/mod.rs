@@ -16,9 +16,10 @@ use tokio::sync::Notify;
 
 pub use read::{Draft, Limits, Received, read_events};
 
-use crate::bus::Prepared;
+use crate::bus::{Bus, BusError, Prepared, Sent};
+use crate::business::{event, message};
 use crate::config::Config;
-use crate::events::record::{self, NewEvent};
+use crate::events::record::{self, EventKey, NewEvent};
 use crate::events::{Live, LiveEvent};
 use crate::http::Metrics;
 use crate::inbox;
@@ -70,8 +71,8 @@ pub struct Companions {
     pub writes: Vec<Write>,
     /// Messages of that part: stored, counted, shown in the event's outcome, and announced.
     pub messages: Vec<Message>,
-    /// Messages for the bus, each with the name of its queue or topic.
-    pub bus: Vec<(String, crate::bus::Message)>,
+    /// What goes on by the bus with it; its writes are among the others.
+    pub sent: Vec<Sent>,
 }
 
 /// Accepts events: one transaction for each, with everything that follows from it.
@@ -87,8 +88,10 @@ pub struct Ingest {
     pub new_job: Arc<Notify>,
     /// Rung when an event has made messages.
     signals: Arc<Signals>,
+    /// Where the four business events go on.
+    bus: Option<Arc<Bus>>,
     /// Told whose inbox has something new.
-    arrivals: Arc<inbox::Live>,
+    pub arrivals: Arc<inbox::Live>,
     /// How many events have come in: who does work in the background makes room for them.
     pub traffic: Arc<AtomicU64>,
     retention_seconds: i64,
@@ -119,19 +122,13 @@ impl Ingest {
             reactor,
             new_job: Arc::default(),
             signals: Arc::default(),
+            bus: None,
             arrivals: Arc::default(),
             traffic: Arc::default(),
             retention_seconds: seconds(config.retention.events_days, DAY_SECONDS),
             duplicate_seconds: seconds(config.retention.dedupe_hours, 3600),
             days: Mutex::default(),
         }
-    }
-
-    /// Sends what rules and companions send to queues and topics over this bus.
-    #[must_use]
-    pub fn with_bus(mut self, bus: Arc<crate::bus::Bus>) -> Self {
-        self.reactor = self.reactor.with_bus(bus);
-        self
     }
 
     /// Says to these when an event has made messages.
@@ -146,6 +143,29 @@ impl Ingest {
     pub fn announcing(mut self, arrivals: Arc<inbox::Live>) -> Self {
         self.arrivals = arrivals;
         self
+    }
+
+    /// Sends the four business events on by this bus, and what rules send there, in the events' own transactions.
+    #[must_use]
+    pub fn forwarding(mut self, bus: Arc<Bus>) -> Self {
+        self.reactor = self.reactor.with_bus(Arc::clone(&bus));
+        self.bus = Some(bus);
+        self
+    }
+
+    /// What takes a business event to its handler, or why that is not possible; empty for other events.
+    async fn forward(&self, envelope: &Envelope) -> Result<Result<Prepared, Receipt>, Error> {
+        let (Some(bus), Some(kind)) = (&self.bus, event::kind_of(envelope)) else { return Ok(Ok(Prepared::default())) };
+        match bus.prepare(kind.entity(), message::of(kind, envelope)).await {
+            Ok(prepared) => Ok(Ok(prepared)),
+            Err(BusError::TooLarge(why)) => Ok(Err(rejection(vec![FieldError::new("", why)], true))),
+            Err(error @ BusError::NoEntity(_)) => {
+                tracing::warn!(%error, event = envelope.event_id, "nobody handles an event");
+                Ok(Ok(Prepared::default()))
+            }
+            Err(BusError::Store(error)) => Err(error),
+            Err(error) => Err(Error::failed("an event cannot be put on the bus", error)),
+        }
     }
 
     /// Stores the good events, each in a transaction of its own. An error means that some may not be stored:
@@ -176,29 +196,52 @@ impl Ingest {
         self.traffic.fetch_add(arrivals.len() as u64, Ordering::Relaxed);
         let mut transactions = Vec::with_capacity(arrivals.len());
         let mut prepared = Vec::with_capacity(arrivals.len());
-        for arrival in arrivals {
+        for mut arrival in arrivals {
+            let errors = event::check(&arrival.envelope);
+            if !errors.is_empty() {
+                prepared.push(Err(rejection(errors, false)));
+                continue;
+            }
             let json = arrival.envelope.to_json();
             if json.len() > STORED_BYTES {
                 let message = format!("the event has {} bytes, at most {STORED_BYTES} can be stored", json.len());
                 prepared.push(Err(rejection(vec![FieldError::new("", message)], true)));
                 continue;
             }
+            let forwarded = match self.forward(&arrival.envelope).await? {
+                Ok(forwarded) => forwarded,
+                Err(rejected) => {
+                    prepared.push(Err(rejected));
+                    continue;
+                }
+            };
+            arrival.with.writes.extend(forwarded.writes());
+            arrival.with.sent.clone_from(&forwarded.sent);
             let rules = self.rules.matching(&json);
             let (writes, noted) = self.transaction(&arrival, json, rules, &BTreeSet::new(), now).await?;
             transactions.push(writes);
-            prepared.push(Ok((arrival, noted)));
+            prepared.push(Ok((arrival, noted, forwarded)));
         }
         let mut outcomes = self.store.transact_each(transactions).await.into_iter();
         let mut receipts = Vec::with_capacity(prepared.len());
         for arrival in prepared {
             receipts.push(match arrival {
                 Err(rejected) => Ok(rejected),
-                Ok((arrival, noted)) => {
+                Ok((arrival, noted, forwarded)) => {
                     let outcome = outcomes
                         .next()
                         .unwrap_or_else(|| Err(Error::ReadOnly("the store gave too few answers".to_owned())));
                     match self.without_repeats(&arrival, outcome, noted, now).await {
-                        Ok((outcome, noted)) => self.receipt(arrival.envelope, outcome, noted, now),
+                        Ok((outcome, mut noted)) => {
+                            forwarded.resolve(&outcome);
+                            if let Some(reacted) = &mut noted.reacted {
+                                std::mem::take(&mut reacted.bus).resolve(&outcome);
+                            }
+                            match self.known_as(outcome).await {
+                                Ok(known) => Ok(self.receipt(arrival.envelope, known, noted, now)),
+                                Err(error) => Err(counted_from(error, noted.companions)),
+                            }
+                        }
                         Err(error) => Err(error),
                     }
                 }
@@ -225,20 +268,19 @@ impl Ingest {
             envelope,
             json,
             received_at: now,
-            unique: self.unique(),
+            key: EventKey::new(envelope.event_timestamp, self.unique()),
             expires_at: now.as_second().saturating_add(self.retention_seconds),
             outcome: None,
         };
-        let day = new.day();
-        let note_day = self.day_to_note(&day, now);
+        let note_day = self.day_to_note(&new.key.day, now);
         let mut noted = Noted {
-            day: note_day.is_some().then_some(day),
+            day: note_day.is_some().then(|| new.key.day.clone()),
             announcement: (self.live.listeners() > 0).then(|| new.json.clone()),
             companions: 0,
             reacted: None,
         };
         let mut caused = Vec::new();
-        if !rules.is_empty() || !with.messages.is_empty() || !with.bus.is_empty() {
+        if !rules.is_empty() || !with.messages.is_empty() || !with.sent.is_empty() {
             let reaction = self.reactor.react(&new, &rules, silent, with).await?;
             let Reaction { writes, markers, outcome, messages, told, bus } = reaction;
             caused = writes;
@@ -256,6 +298,8 @@ impl Ingest {
         writes.extend(caused);
         noted.companions = writes.len();
         writes.extend(with.writes.iter().cloned());
+        // Rules may send to where the event itself goes.
+        crate::bus::layout::join_counts(&mut writes);
         Ok((writes, noted))
     }
 
@@ -285,24 +329,22 @@ impl Ingest {
         Ok((outcome, noted))
     }
 
-    /// What the sender hears of an event whose transaction is decided.
-    fn receipt(
-        &self,
-        envelope: Envelope,
-        outcome: Result<(), Error>,
-        mut noted: Noted,
-        now: Timestamp,
-    ) -> Result<Receipt, Error> {
-        if let Some(reacted) = &mut noted.reacted {
-            std::mem::take(&mut reacted.bus).resolve(&outcome);
-        }
-        let known_correlation = match outcome {
-            Ok(()) => None,
-            Err(error) => Some(duplicate_of(error).map_err(|error| counted_from(error, noted.companions))?),
+    /// The correlation id of the event that was there first, if that is why a transaction failed.
+    async fn known_as(&self, outcome: Result<(), Error>) -> Result<Option<String>, Error> {
+        let Err(error) = outcome else { return Ok(None) };
+        let Some(conflict) = error.conflict_on(0) else { return Err(error) };
+        let first = match conflict.found.as_ref().and_then(record::event_key) {
+            Some(key) => self.store.get(record::table(), &key).await?,
+            None => None,
         };
+        Ok(Some(first.as_ref().and_then(|first| first.str("correlationId")).unwrap_or_default().to_owned()))
+    }
+
+    /// What the sender hears of an event whose transaction is decided; a duplicate's correlation id is `known` already.
+    fn receipt(&self, envelope: Envelope, known: Option<String>, noted: Noted, now: Timestamp) -> Receipt {
         let matched = noted.reacted.as_ref().map_or(0, |reacted| reacted.outcome.totals.rules);
         // A duplicate's transaction wrote nothing, the day included.
-        if known_correlation.is_none() {
+        if known.is_none() {
             if let Some(day) = noted.day {
                 self.days().insert(day, now.as_second());
             }
@@ -310,20 +352,21 @@ impl Ingest {
                 self.live.announce(LiveEvent { event_type: envelope.event_type.clone(), json });
             }
             if let Some(reacted) = noted.reacted {
+                self.metrics.tally.notices(reacted.outcome.totals.notifications);
                 self.report(&envelope, &reacted.outcome);
                 self.signals.created(&reacted.messages);
                 self.arrivals.announce(reacted.told.iter().map(String::as_str));
             }
         }
-        let status = if known_correlation.is_some() { "duplicate" } else { "accepted" };
-        Ok(Receipt {
+        let status = if known.is_some() { "duplicate" } else { "accepted" };
+        Receipt {
             event_id: Some(envelope.event_id),
-            correlation_id: Some(known_correlation.unwrap_or(envelope.correlation_id)),
+            correlation_id: Some(known.unwrap_or(envelope.correlation_id)),
             status,
             errors: Vec::new(),
             too_large: false,
             matched,
-        })
+        }
     }
 
     /// Counts what came of the rules, and says it aloud where somebody should have been told and nobody was (S001-50).
@@ -399,17 +442,6 @@ fn with_outcome(mut json: String, envelope: &Envelope, outcome: &str) -> String 
 
 fn rejection(errors: Vec<FieldError>, too_large: bool) -> Receipt {
     Receipt { event_id: None, correlation_id: None, status: "rejected", errors, too_large, matched: 0 }
-}
-
-/// The correlation id of the event that was there first, if that is why the transaction failed.
-fn duplicate_of(error: Error) -> Result<String, Error> {
-    match error.conflict_on(0) {
-        Some(conflict) => {
-            let known = conflict.found.as_ref().and_then(|item| item.str("correlationId"));
-            Ok(known.unwrap_or_default().to_owned())
-        }
-        None => Err(error),
-    }
 }
 
 /// A conflict about companions, their places counted from the first of them.

@@ -24,6 +24,8 @@ pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Of a URL.
 pub const MAX_URL_BYTES: usize = 2048;
 const IDLE_CONNECTIONS_PER_HOST: usize = 4;
+/// To a server that the configuration names, most of what leaves goes.
+const IDLE_CONNECTIONS_TRUSTED: usize = 64;
 const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
 
 /// How long to wait for what.
@@ -257,7 +259,7 @@ impl Outbound {
             .no_proxy()
             .referer(false)
             .connect_timeout(timeouts.connect)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS_PER_HOST)
+            .pool_max_idle_per_host(if guard.is_some() { IDLE_CONNECTIONS_PER_HOST } else { IDLE_CONNECTIONS_TRUSTED })
             .pool_idle_timeout(Duration::from_secs(60));
         if let Some(guard) = &guard {
             builder = builder.dns_resolver(Arc::new(guard.clone()));

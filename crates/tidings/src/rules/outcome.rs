@@ -9,7 +9,7 @@ use tidings_core::message::Attempt;
 
 use super::exclude::KeptBack;
 use super::limits::OUTCOME_ENTRIES;
-use crate::bus::Prepared;
+use crate::bus::{self, Prepared};
 use crate::inbox::Entry;
 use crate::messages::Message;
 
@@ -151,6 +151,13 @@ impl Outcome {
         self.totals.notifications += 1;
         let (user, notification_identifier) = (entry.user.clone(), entry.identifier());
         push(&mut self.notifications, Notified { user, notification_identifier, rule: entry.rule.clone() });
+    }
+
+    /// What went on by the bus, with the queue or subscription that has it for its channel.
+    pub fn forwarded(&mut self, sent: &bus::Sent) {
+        let (message_id, channel) = (sent.message_id.clone(), format!("bus:{}", sent.path));
+        let (entity, sequence_number) = (Some(sent.path.clone()), Some(sent.sequence));
+        push(&mut self.queue, Sent { message_id, channel, entity, sequence_number, ..Sent::default() });
     }
 
     pub fn sent(&mut self, message: &Message) {

@@ -80,12 +80,6 @@ impl Reactor {
     ) -> Result<Reaction, Error> {
         let event = Occurrence::new(new.envelope, &new.json, new.received_at, &self.settings);
         let mut sheet = Sheet::beside(with, &self.messages)?;
-        for (entity, message) in &with.bus {
-            let prepared = self.companion(entity, message).await?;
-            sheet.bytes += prepared.bytes();
-            sheet.reaction.outcome.on_bus(None, entity, &prepared);
-            sheet.reaction.bus = std::mem::take(&mut sheet.reaction.bus).and(prepared);
-        }
         let mut left: Vec<Arc<Rule>> = Vec::new();
         let exclusions = Exclusions::among(rules, &event.fields);
         for rule in rules {
@@ -117,7 +111,7 @@ impl Reactor {
         reaction.writes.extend(counters::created(&reaction.messages));
         if !left.is_empty() {
             let keep = self.settings.messages_seconds.max(self.settings.notifications_seconds);
-            let (id, write) = job::new(&event, &new.key(), &left, keep);
+            let (id, write) = job::new(&event, &new.key, &left, keep);
             reaction.writes.push(write);
             reaction.outcome.fanout = Some(Fanout { job: id, state: String::new(), notifications: 0, messages: 0 });
         }
@@ -185,14 +179,6 @@ impl Reactor {
             Err(_) => Ok(None),
         }
     }
-
-    async fn companion(&self, entity: &str, message: &bus::Message) -> Result<Prepared, Error> {
-        let Some(bus) = &self.bus else { return Err(Error::Invalid("there is no bus to send to".to_owned())) };
-        bus.prepare(entity, message.clone()).await.map_err(|error| match error {
-            BusError::Store(error) => error,
-            other => Error::Invalid(other.to_string()),
-        })
-    }
 }
 
 /// The transaction as it fills up.
@@ -215,6 +201,7 @@ impl Sheet {
             sheet.reaction.writes.push(write);
             sheet.reaction.outcome.sent(message);
         }
+        with.sent.iter().for_each(|sent| sheet.reaction.outcome.forwarded(sent));
         sheet.reaction.messages.clone_from(&with.messages);
         Ok(sheet)
     }

@@ -9,7 +9,7 @@ mod alert;
 pub mod callers;
 pub mod http;
 mod import;
-mod read;
+pub mod read;
 pub mod record;
 mod redact;
 mod status;
@@ -24,6 +24,7 @@ use tidings_store::{Change, Condition, Error, Item, Query, Store, Write};
 use uuid::Uuid;
 
 pub use alert::{Alert, Raised};
+pub use read::check_text;
 pub use record::{Comment, Ticket, alerts_table, table};
 pub use redact::redact;
 pub use status::Status;

@@ -101,6 +101,7 @@ impl From<BusError> for Problem {
             BusError::OtherKind(_) | BusError::TooMany(_) => Self::conflict(detail),
             BusError::WrongKind(_) => Self::bad_request(detail),
             BusError::TooLarge(_) => Self::too_large(detail),
+            BusError::Invalid(errors) => Self::invalid(errors),
             BusError::Line(error) => error.into(),
             BusError::Store(error) => error.into(),
         }

@@ -90,7 +90,8 @@ fn links(notice: &Notice) -> impl Iterator<Item = &str> {
     links.filter(|link| link.starts_with("https://") || link.starts_with("http://"))
 }
 
-fn escape(text: &str) -> String {
+/// Text for HTML, in a tag or in an attribute.
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -17,6 +17,7 @@ use lettre::Address;
 use lettre::message::Mailbox;
 use tidings_core::time::Timestamp;
 
+pub(crate) use self::compose::escape;
 pub use self::smtp::{Server as SmtpServer, Tls as SmtpTls};
 use super::{Notice, Outcome};
 use crate::config;

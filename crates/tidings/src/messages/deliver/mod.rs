@@ -24,7 +24,7 @@ mod park;
 pub mod senders;
 pub mod targets;
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,12 +53,14 @@ const PORTION: usize = 64;
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// The same on a store that other processes share: their new messages are not announced to us.
 const LOOK_FORWARD: Duration = Duration::from_secs(2);
-/// Who waits in the window for longer is `queued`.
-pub const QUEUED_AFTER: Duration = Duration::from_millis(250);
+/// Who waits in the window for longer is `queued`. At a few hundred messages a second nobody does, so that a server with
+/// much to do is spared a write for each.
+pub const QUEUED_AFTER: Duration = Duration::from_secs(5);
 /// A message of more bytes is not kept in the window, but read again when its turn comes.
 const KEPT_BYTES: usize = 8 * 1024;
-/// Attempts at the same time to a server that the configuration names.
+/// Attempts at the same time to a server that the configuration names; part of each is spent in our own store.
 const PER_SERVER: u32 = 64;
+const PER_PUSH_SERVER: u32 = 128;
 /// How long attempts that are under way may take once the server stops.
 const LAST_ATTEMPTS: Duration = Duration::from_secs(6);
 /// After the store failed.
@@ -74,7 +76,12 @@ struct Stub {
     stored: Option<Box<Stored>>,
     /// On the monotonic clock.
     since: Duration,
+    /// It is being made `queued`.
+    queueing: bool,
 }
+
+/// A message that was to become `queued`, and how it is since; `None` if somebody else changed it.
+type Queued = (String, Option<Box<Stored>>);
 
 /// Sends the messages of one channel.
 pub struct Deliverer {
@@ -89,6 +96,8 @@ pub struct Deliverer {
     held: HashSet<String>,
     parked: Parked,
     running: JoinSet<(Stub, Result<Looked, Error>)>,
+    /// Some of the window are being made `queued`; nobody waits for that.
+    queueing: JoinSet<Vec<Queued>>,
     /// The next moment at which something is due; `None`: unknown.
     upcoming: Option<Option<Timestamp>>,
     looked_again: Option<Duration>,
@@ -144,7 +153,11 @@ impl Deliverer {
     #[must_use]
     pub fn new(services: &Services, channel: &'static str) -> Self {
         let config = &services.config.delivery;
-        let per_destination = if channel == "webhook" { config.concurrency_per_host } else { PER_SERVER };
+        let per_destination = match channel {
+            "webhook" => config.concurrency_per_host,
+            "ntfy" => PER_PUSH_SERVER,
+            _ => PER_SERVER,
+        };
         let limits = Limits { concurrency: per_destination, ..Limits::default() };
         let now = services.clock.now();
         Self {
@@ -162,6 +175,7 @@ impl Deliverer {
             held: HashSet::new(),
             parked: Parked::new(channel),
             running: JoinSet::new(),
+            queueing: JoinSet::new(),
             upcoming: None,
             looked_again: None,
             unread: true,
@@ -194,7 +208,7 @@ impl Deliverer {
                 break;
             }
         }
-        self.queue_up(now, monotonic).await?;
+        self.queue_up(now, monotonic);
         let open = self.limiter.open(monotonic);
         self.services.metrics.delivery.seen(self.channel, self.window.len(), self.running.len(), open);
         let due = self.next_due(now).await?;
@@ -253,10 +267,13 @@ impl Deliverer {
         self.unread = true;
         loop {
             let next = self.activate().await?;
-            if self.running.is_empty() {
+            if let Some(joined) = self.queueing.join_next().await {
+                self.take_queued(joined.unwrap_or_default());
+            } else if self.running.is_empty() {
                 return Ok(next);
+            } else {
+                self.ended().await;
             }
-            self.ended().await;
         }
     }
 
@@ -371,11 +388,17 @@ impl Deliverer {
         Ok(all_read >= self.lanes.len())
     }
 
-    /// Those who have to wait become `queued`; all of them in as few transactions as they fit in.
-    async fn queue_up(&mut self, now: Timestamp, monotonic: Duration) -> Result<(), Error> {
+    /// Those who have to wait become `queued`; all of them in as few transactions as they fit in, while others go on.
+    fn queue_up(&mut self, now: Timestamp, monotonic: Duration) {
+        while let Some(joined) = self.queueing.try_join_next() {
+            self.take_queued(joined.unwrap_or_default());
+        }
+        if !self.queueing.is_empty() {
+            return;
+        }
         let mut waiting = Vec::new();
-        for (place, stub) in self.window.iter().enumerate() {
-            let Some(stored) = stub.stored.as_deref() else { continue };
+        for stub in &mut self.window {
+            let Some(stored) = stub.stored.as_deref().filter(|_| !stub.queueing) else { continue };
             let left_alone =
                 || self.parked.has(&stub.destination) || self.limiter.opens(&stub.destination, monotonic).is_some();
             let long = monotonic.saturating_sub(stub.since) >= QUEUED_AFTER;
@@ -383,35 +406,37 @@ impl Deliverer {
                 continue;
             }
             if let Ok(transition) = self.services.messages.transition(stored, Input::Queued, now, |_| {}) {
-                waiting.push((place, transition));
+                stub.queueing = true;
+                waiting.push(transition);
             }
         }
         if waiting.is_empty() {
-            return Ok(());
+            return;
         }
         let desk = Arc::clone(&self.desk);
-        let entered = waiting.into_iter().map(|(place, transition)| {
-            let (desk, after) = (&desk, transition.after);
-            async move { (place, after, desk.ledger.enter(transition.writes, transition.tally).await) }
+        self.queueing.spawn(async move {
+            let entered = waiting.into_iter().map(|transition| {
+                let (desk, after) = (&desk, transition.after);
+                async move {
+                    let id = after.message.message_id.clone();
+                    let entered = desk.ledger.enter(transition.writes, transition.tally).await;
+                    (id, entered.is_ok().then(|| Box::new(after)))
+                }
+            });
+            join_all(entered).await
         });
-        for (place, after, outcome) in join_all(entered).await {
-            match outcome {
-                Ok(()) => {
-                    if let Some(stub) = self.window.get_mut(place) {
-                        stub.revision = after.message.revision;
-                        stub.stored = Some(Box::new(after));
-                    }
-                }
-                // Somebody changed it: it is read again when its turn comes.
-                Err(Error::Conflict { .. }) => {
-                    if let Some(stub) = self.window.get_mut(place) {
-                        stub.stored = None;
-                    }
-                }
-                Err(error) => return Err(error),
+    }
+
+    /// What was changed, or by somebody else, is known anew or read again when its turn comes.
+    fn take_queued(&mut self, queued: Vec<Queued>) {
+        let mut queued: HashMap<String, Option<Box<Stored>>> = queued.into_iter().collect();
+        for stub in &mut self.window {
+            if let Some(stored) = queued.remove(&stub.message_id) {
+                stub.revision = stored.as_ref().map_or(stub.revision, |stored| stored.message.revision);
+                stub.stored = stored;
+                stub.queueing = false;
             }
         }
-        Ok(())
     }
 
     /// Starts what may go of the window; gives the destinations that may not.
@@ -530,6 +555,7 @@ impl Stub {
             revision: message.revision,
             stored: (stored.size() <= KEPT_BYTES).then(|| Box::new(stored)),
             since,
+            queueing: false,
         }
     }
 }

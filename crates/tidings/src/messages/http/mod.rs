@@ -242,7 +242,18 @@ fn compose(
     now: Timestamp,
 ) -> Result<Message, Vec<FieldError>> {
     let key = read::cancel_key(fields);
-    let composed = read::request(fields).and_then(|request| services.messages.compose(request, origin, id, now));
+    let composed = match read::request(fields) {
+        Ok(request) => services.messages.compose(request, origin, id, now),
+        // What is wrong with one field does not keep another's mistakes back.
+        Err(mut errors) => {
+            let payload = fields.get("payload").and_then(Value::as_object);
+            if let Some(name) = fields.get("message_type").and_then(Value::as_str).filter(|name| !name.is_empty()) {
+                let more = services.messages.types.check(name, payload.unwrap_or(&Map::new()));
+                errors.extend(more.into_iter().filter(|error| payload.is_some() || error.field == "message_type"));
+            }
+            Err(errors)
+        }
+    };
     match (composed, key) {
         (Ok(message), Ok(cancel_key)) => Ok(Message { cancel_key, ..message }),
         (composed, key) => Err(composed.err().into_iter().flatten().chain(key.err()).collect()),
@@ -374,14 +385,25 @@ async fn retry(
     seed: Seed,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let failed = services.messages.get(&id).await?.ok_or_else(unknown)?.message;
+    let new_id: Uuid = request_ids(&services, seed).uuid(0);
+    Ok(created(send_again(&services, &caller, &correlation, &id, new_id).await?))
+}
+
+/// Sends a failed message again as a new one of that id; gives the new one.
+pub async fn send_again(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    id: &str,
+    new_id: Uuid,
+) -> Result<Message, Problem> {
+    let failed = services.messages.get(id).await?.ok_or_else(unknown)?.message;
     let status = failed.delivery.status;
     if status != Status::Failed {
         let detail = format!("only a failed message can be sent again; this one is {}", status.as_str());
         return Err(Problem::conflict(detail));
     }
-    let new_id: Uuid = request_ids(&services, seed).uuid(0);
-    let again = services.messages.again(&failed, created_by(&caller), new_id, services.clock.now());
+    let again = services.messages.again(&failed, created_by(caller), new_id, services.clock.now());
     let action = Action::new("message.retry", "message", &failed.message_id)
         .details(serde_json::json!({ "message_id": again.message_id }));
     let writes = services.messages.creation(std::slice::from_ref(&again))?;
@@ -392,7 +414,7 @@ async fn retry(
         Err(error) => return Err(error.into()),
     }
     let made = services.messages.get(&again.message_id).await?;
-    Ok(created(made.map_or(again, |made| made.message)))
+    Ok(made.map_or(again, |made| made.message))
 }
 
 async fn cancel(
@@ -401,15 +423,28 @@ async fn cancel(
     correlation: CorrelationId,
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
-    let stored = services.messages.get(&id).await?.ok_or_else(unknown)?;
+    Ok(Json(StatusCode::OK, MessageView::from(call_off(&services, &caller, &correlation, &id).await?)))
+}
+
+/// Does not send a message; gives it as it is then.
+pub async fn call_off(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    id: &str,
+) -> Result<Message, Problem> {
+    let stored = services.messages.get(id).await?.ok_or_else(unknown)?;
     let transition = services.messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {});
     let transition = transition.map_err(|refused| match refused {
         Refused::Conflict(conflict) => Problem::conflict(conflict.to_string()),
         Refused::Store(error) => error.into(),
     })?;
-    let action = Action::new("message.cancel", "message", &id);
+    let action = Action::new("message.cancel", "message", id);
     match services.audit.record_with(&caller.name(), &correlation.0, action, transition.all_writes()).await {
-        Ok(_) => Ok(Json(StatusCode::OK, MessageView::from(transition.after.message))),
+        Ok(_) => {
+            services.metrics.tally.failed();
+            Ok(transition.after.message)
+        }
         Err(Error::Conflict { .. }) => Err(Problem::conflict("the message has just changed; look at it again")),
         Err(error) => Err(error.into()),
     }

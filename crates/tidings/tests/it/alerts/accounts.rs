@@ -109,3 +109,15 @@ async fn the_file_speaks_once() {
     server.services.take_authorized_accounts(&without).await.unwrap();
     server.client().get(PATH).await.problem(404);
 }
+
+// S000-59, SX-05: what one event holds of an authorised account's change is stored like any other's, and rules see it.
+#[tokio::test]
+async fn an_expected_change_is_an_event_like_any_other() {
+    let server = server().await;
+    let client = server.client();
+    client.put(PATH, &sample()).await.expect(200);
+    send(&client, &audit_event_with("e-1", json!({ "actorUPN": "svc-cicd@organization.com" }))).await;
+    let event = client.get("/events/e-1").await.expect(200).json();
+    assert_eq!(event["correlationId"], "corr-e-1");
+    assert_eq!(event["outcome"]["messages"], json!([]));
+}

@@ -116,11 +116,7 @@ async fn an_authorised_accounts_change_is_not_mailed() {
 #[tokio::test]
 async fn a_mail_server_that_is_away_for_31_seconds_is_tried_until_it_is_back() {
     let mail = MailServer::down().await;
-    let server = server_with(|config| {
-        smtp(config, mail.port);
-        config.delivery.max_retries = 6;
-    })
-    .await;
+    let server = server_with(|config| smtp(config, mail.port)).await;
     let client = server.client();
     send(&client, &audit_event("e-1")).await;
     let mut deliverer = Deliverer::new(&server.services, "email");

@@ -255,6 +255,13 @@ async fn bodies_that_are_no_batch_are_refused() {
         assert_eq!(rig.client.post("/ingest/dynamodb-stream", &body).await.bad_fields(), fields, "{body}");
     }
     assert_eq!(rig.take(&[]).await["batchItemFailures"], json!([]));
+    // SX-27
+    let remove = |n: usize| json!({ "eventID": format!("r{n}"), "eventName": "REMOVE", "dynamodb": {} });
+    for (count, status) in [(999, 200), (1000, 200), (1001, 413)] {
+        let records: Vec<Value> = (0..count).map(remove).collect();
+        let answer = rig.client.post("/ingest/dynamodb-stream", &json!({ "Records": records })).await;
+        assert_eq!(answer.status, status, "{count}");
+    }
     let answer = rig.client.post("/ingest/dynamodb-stream?identifier=x", &json!({ "Records": [] })).await;
     assert_eq!(answer.bad_fields(), ["identifier"]);
     rig.server

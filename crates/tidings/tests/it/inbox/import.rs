@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::Rig;
 use crate::support::TestServer;
+use crate::support::process::{Served, run};
 
 async fn import(rig: &Rig, csv: impl Into<reqwest::Body>) -> crate::support::Answer {
     rig.client.post_as("/notification-map/import", "text/csv", csv).await
@@ -67,4 +68,19 @@ async fn files_that_are_no_good_change_nothing() {
     import(&rig, format!("p,g,{}", "u".repeat(1021))).await.problem(413);
     assert_eq!(rig.client.get("/notification-map").await.json()["items"], json!([]));
     assert_eq!(import(&rig, format!("p,g,{}", vec!["u"; 510].join(";"))).await.expect(200).json()["imported"], 1);
+}
+
+#[test]
+fn the_command_line_takes_a_file_and_names_its_bad_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Served::start(directory.path());
+    std::fs::write(directory.path().join("map.csv"), "checkout,payments,u1;u2\nbad\ncheckout,web,u3\n").unwrap();
+    let ended = run(directory.path(), &["map", "import", "map.csv"]).expect(1);
+    assert_eq!(ended.stdout.trim(), "2 entries from 3 lines, 1 lines refused");
+    assert_eq!(ended.sentence(), "tidings: line 2: must have a product, a support group and users");
+    let ended = run(directory.path(), &["map", "import", "map.csv", "--json"]).expect(1);
+    assert_eq!(serde_json::from_str::<Value>(&ended.stdout).unwrap()["imported"], 2);
+    let ended = run(directory.path(), &["map", "import", "nothing.csv"]).expect(1);
+    assert!(ended.sentence().contains("cannot read nothing.csv"), "{ended:?}");
+    server.stop();
 }

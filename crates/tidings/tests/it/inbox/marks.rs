@@ -41,7 +41,7 @@ async fn marking_changes_the_status_and_nothing_else() {
             "status": "Update completed successfully", "updated": 2,
             "not_found": [
                 { "user": "u1", "notification_identifier": "all#00000000000000000001-0000000000000001" },
-                { "user": "u1", "notification_identifier": "all#something" },
+                { "user": "u1", "notification_identifier": "something" },
             ],
         })
     );

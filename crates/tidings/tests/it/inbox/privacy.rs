@@ -45,7 +45,9 @@ async fn a_user_is_confined_to_themselves() {
     let body = json!([{ "user": "u2", "notification_identifier": own[0] }, { "user": "u1", "notification_identifier": theirs[0] }]);
     u2.post("/notifications", &body).await.problem(403);
     assert_eq!((rig.unread("u1").await, rig.unread("u2").await), (6, 1));
-    let body = json!([{ "notification_identifier": theirs.last().unwrap() }, { "notification_identifier": own[0] }]);
+    // What both were told has the same name in both inboxes; any other of theirs is nothing here.
+    let foreign = theirs.iter().find(|id| **id != own[0]).unwrap();
+    let body = json!([{ "notification_identifier": foreign }, { "notification_identifier": own[0] }]);
     let answer = u2.post("/notifications", &body).await.expect(200).json();
     assert_eq!((&answer["updated"], answer["not_found"].as_array().unwrap().len()), (&json!(1), 1));
     assert_eq!((rig.unread("u1").await, rig.unread("u2").await), (6, 0));

@@ -199,6 +199,12 @@ async fn a_delayed_message_is_cancelled_by_its_key() {
     }
     let both = client.post("/api/messages", &json!({ "message_type": "reminder", "payload": {}, "key": 1 })).await;
     assert_eq!(both.bad_fields(), ["payload.text", "key"]);
+    // One mistake does not hide another.
+    let all = json!({ "message_type": "nonsense", "payload": [], "stage": "q", "deliver_at": "soon", "key": "" });
+    let fields = client.post("/api/messages", &all).await.bad_fields();
+    assert_eq!(fields, ["payload", "stage", "deliver_at", "message_type", "key"]);
+    let all = json!({ "message_type": "reminder", "payload": { "priority": 9 }, "stage": "q" });
+    assert_eq!(client.post("/api/messages", &all).await.bad_fields(), ["stage", "payload.priority", "payload.text"]);
 }
 
 // SX-08: what waits until the end of its time has a dead letter, which outlives it.
@@ -227,14 +233,14 @@ async fn what_waits_for_90_days_is_given_up_and_not_forgotten() {
 // SX-22
 #[tokio::test]
 async fn deliveries_are_in_the_metrics() {
-    let sink = Server::start(|asked| match asked.body.windows(3).any(|part| part == b"bad") {
+    let sink = Server::start(|asked| match asked.body.windows(5).any(|part| part == b"wrong") {
         true => Reply::status(400),
         false => published("n"),
     })
     .await;
     let server = server_with(&sink).await;
     make(&server.client(), &hello()).await;
-    make(&server.client(), &json!({ "message_type": "reminder", "payload": { "text": "bad" } })).await;
+    make(&server.client(), &json!({ "message_type": "reminder", "payload": { "text": "wrong" } })).await;
     deliver(&server.services, "ntfy").await;
     let text = server.client().get("/metrics").await.expect(200).text();
     for line in [

@@ -77,13 +77,13 @@ fn own_names(list: &Value) -> Vec<String> {
     own.map(|rule| rule["name"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn entries(store: &dyn Store, user: &str) -> Vec<Entry> {
+pub async fn entries(store: &dyn Store, user: &str) -> Vec<Entry> {
     let query = Query::new(user).prefix("all#").limit(1000);
     let page = store.query(inbox::table(), &query).await.unwrap();
     page.items.iter().map(|item| Entry::from_item(item).unwrap()).collect()
 }
 
-async fn unread(store: &dyn Store, user: &str) -> i64 {
+pub async fn unread(store: &dyn Store, user: &str) -> i64 {
     let counter = store.get(inbox::table(), &counter::key(user)).await.unwrap();
     i64::try_from(Count::of(counter.as_ref(), server::START.parse().unwrap()).unread).unwrap()
 }
