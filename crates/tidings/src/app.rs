@@ -256,8 +256,8 @@ impl App {
         let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
         let audit = Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock)));
         let business = Business::new(&ingest, &bus, &messages, &audit, &config);
-        let senders =
-            Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
+        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
+        let senders = senders.with_tickets(Arc::clone(&tickets)).with_bus(Arc::clone(&bus));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
         let figures = open_figures(&ingest, &messages);
@@ -364,6 +364,7 @@ impl Services {
         let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
         self.workers.run("schedules", schedules);
         self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));
+        self.workers.run("push", Arc::clone(&self.bus).push(Arc::clone(&self.messages), self.workers.stopping()));
         business::handlers::register(&self.bus, &self.business.handlers);
         if self.config.delivery.enabled {
             messages::deliver::start(self);
@@ -424,6 +425,7 @@ impl Services {
             metrics: Arc::clone(&self.metrics),
             settings: Settings::of(&self.config),
             signals: Arc::clone(&self.messages.signals),
+            bus: Some(Arc::clone(&self.bus)),
             arrivals: Arc::clone(&self.inbox.live),
             traffic: Arc::clone(&self.ingest.traffic),
             stop: self.workers.stopping(),

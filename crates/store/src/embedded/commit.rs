@@ -203,6 +203,7 @@ impl Committer {
 
 /// What a step does to the store, given the item as it is.
 fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, Error> {
+    let looked_for = step.needs_present();
     let Step { ids, table, item_key, action, .. } = step;
     let gone = match &stored {
         Some(item) if !matches!(action, Action::Check) => plan::entries(&table, &ids, &item_key, item)?,
@@ -212,7 +213,7 @@ fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, 
     let apart = ids.apart;
     let after = match action {
         Action::Check => return Ok(None),
-        Action::Delete if stored.is_none() => return Ok(None),
+        Action::Delete if looked_for && stored.is_none() => return Ok(None),
         Action::Delete => {
             let change = Change { item_key, apart, bytes: None, gone, new: Vec::new(), expires: None, expiry: None };
             return Ok(Some(change));
