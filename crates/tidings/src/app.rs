@@ -20,8 +20,11 @@ use crate::business::{self, Business};
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::events::{Events, Live, record};
+use crate::figures::{self, Figures};
 use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
 use crate::inbox::{self, Inbox};
+use crate::incidents::gauges::House;
+use crate::incidents::{self, Incidents};
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
@@ -44,6 +47,9 @@ const SWEEP_MOST: usize = 20_000;
 const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 /// How often a node looks for work that another one left behind.
 const FANOUT_EVERY: Duration = Duration::from_secs(5);
+
+/// How often monitors read their figures.
+const MONITOR_EVERY: Duration = Duration::from_secs(10);
 
 /// What handlers and workers need; cheap to clone.
 #[derive(Clone)]
@@ -75,7 +81,9 @@ pub struct Parts {
     pub business: Business,
     pub senders: Senders,
     pub rules: Rules,
+    pub figures: Arc<Figures>,
     pub bus: Arc<Bus>,
+    pub incidents: Arc<Incidents>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
     pub limits: RequestLimits,
@@ -152,6 +160,8 @@ pub fn tables(stage: &str) -> Vec<Table> {
         tokens::table(),
         audit::table(),
         secrets::table(),
+        figures::table(),
+        crate::ui::session::table(),
         http::idempotency_table(),
         inbox::record::table(),
         alerts::record::table(),
@@ -172,12 +182,19 @@ pub fn tables(stage: &str) -> Vec<Table> {
         rules::window::table(),
         bus::table(),
         bus::seen_table(),
+        incidents::record::table(),
     ]
     .map(Clone::clone)
     .to_vec();
     tables.extend(business::tables().map(Clone::clone));
     tables.push(messages::record::table(stage));
     tables
+}
+
+/// The rules that the configuration makes: its own, and those of its monitors.
+#[must_use]
+pub fn file_rules(config: &Config) -> Vec<crate::config::rules::Rule> {
+    incidents::monitors::rules(&config.monitors).into_iter().chain(config.rules.iter().cloned()).collect()
 }
 
 impl App {
@@ -219,7 +236,7 @@ impl App {
         let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
         let live = Live::default();
         let arrivals: Arc<inbox::Live> = Arc::default();
-        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
+        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
         let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
         let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
         let ingest = Ingest::new(
@@ -243,8 +260,15 @@ impl App {
             Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
+        let figures =
+            Figures::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&messages.signals));
+        let figures = Arc::new(figures);
+        let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
+        let incidents = Arc::new(Incidents::new(&ingest, gauges, &config));
         let hours = config.retention.idempotency_hours;
         let parts = Parts {
+            figures,
+            incidents,
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit,
             sealer,
@@ -296,7 +320,7 @@ impl App {
         if services.limit.is_some() {
             routes.push(crate::admin::limit_route());
         }
-        let api = services.server(listeners.api, http::router(services.clone(), routes));
+        let api = services.server(listeners.api, crate::ui::with_pages(&services, routes));
         let mut serving = vec![tokio::spawn(api.run(services.workers.stopping()))];
         if let (Some(listener), Some(push)) = (listeners.push, &services.push) {
             let server = services.server(listener, push::router(services.clone(), Arc::clone(push)));
@@ -309,6 +333,9 @@ impl App {
             let _ = server.await;
         }
         services.workers.ended().await;
+        if let Err(error) = services.figures.flush().await {
+            tracing::warn!(%error, "the last figures are lost");
+        }
         services.bus.flush(true).await;
         if let Some(push) = &services.push {
             push.close().await;
@@ -354,6 +381,11 @@ impl Services {
                 }
             });
         }
+        let figures = Arc::clone(&self.figures);
+        self.workers.spawn("figures", figures::FLUSH_EVERY, move || {
+            let figures = Arc::clone(&figures);
+            async move { figures.flush().await.map_err(|e| e.to_string()) }
+        });
         if let Ok(days @ 1..) = u32::try_from(self.config.retention.audit_days) {
             let services = self.clone();
             self.workers.spawn("audit", AUDIT_EVERY, move || {
@@ -365,6 +397,11 @@ impl Services {
                 }
             });
         }
+        let incidents = Arc::clone(&self.incidents);
+        self.workers.spawn("monitors", MONITOR_EVERY, move || {
+            let incidents = Arc::clone(&incidents);
+            async move { incidents.evaluate().await.map_err(|e| e.to_string()) }
+        });
         let services = self.clone();
         self.workers.spawn("rules", rules::SYNC_EVERY, move || {
             let services = services.clone();

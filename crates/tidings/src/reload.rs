@@ -100,7 +100,8 @@ impl Services {
                 new.push.listen = current.push.listen;
             }
             let difference = current.reloadable_difference(&new);
-            self.rules.take_file_rules(&new.rules)?;
+            self.rules.take_file_rules(&crate::app::file_rules(&new))?;
+            self.incidents.take_over(&new.monitors);
             self.limits.take_over(&new.limits);
             self.alerts.take_over(&new.process_alerts);
             *current = new;

@@ -17,10 +17,10 @@ pub mod parameter;
 pub mod poller;
 mod receive;
 pub mod record;
-mod resend;
+pub mod resend;
 pub mod sample;
 pub mod shapes;
-mod view;
+pub mod view;
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;

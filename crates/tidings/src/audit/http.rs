@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidings_core::time;
+use tidings_store::{Error, Item};
 
-use super::{Entry, Filter};
+use super::{Audit, Entry, Filter};
 use crate::app::Services;
 use crate::events::http::name_param;
 use crate::http::{End, Json, Param, Params, Problem, Route, paging};
@@ -131,27 +132,37 @@ async fn list(State(services): State<Services>, caller: Caller, mut params: Para
     }
     let limit = params.number("limit", 1..=1000, 100);
     let context = paging::context(&caller, "/audit-log", &filter);
-    let mut after = paging::open(&services.sealer, &context, params.text("cursor"))?;
+    let after = paging::open(&services.sealer, &context, params.text("cursor"))?;
     params.finish()?;
 
-    let mut found = Vec::new();
-    let mut looked_at = 0;
-    loop {
-        let room = limit - found.len();
-        let (entries, next) = services.audit.page(&filter, room, after).await?;
-        looked_at += room;
-        found.extend(entries);
-        after = next;
-        if after.is_none() || found.len() >= limit || looked_at >= LOOKED_AT {
-            break;
-        }
-    }
+    let (found, after) = search(&services.audit, &filter, limit, after).await?;
     let cursor = paging::seal(&services.sealer, &context, after.as_ref());
     let items: Vec<EntryView> = found.into_iter().map(EntryView::from).collect();
     if format == "csv" {
         return Ok(csv_answer(&items, cursor));
     }
     Ok(Json(StatusCode::OK, EntryList { items, cursor }).into_response())
+}
+
+/// Entries that fit the filter, newest first, and where to go on from.
+pub async fn search(
+    audit: &Audit,
+    filter: &Filter,
+    limit: usize,
+    mut after: Option<Item>,
+) -> Result<(Vec<Entry>, Option<Item>), Error> {
+    let mut found = Vec::new();
+    let mut looked_at = 0;
+    loop {
+        let room = limit - found.len();
+        let (entries, next) = audit.page(filter, room, after).await?;
+        looked_at += room;
+        found.extend(entries);
+        after = next;
+        if after.is_none() || found.len() >= limit || looked_at >= LOOKED_AT {
+            return Ok((found, after));
+        }
+    }
 }
 
 fn csv_answer(items: &[EntryView], cursor: Option<String>) -> Response {

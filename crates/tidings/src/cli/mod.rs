@@ -5,6 +5,7 @@ mod alerts;
 mod backup;
 mod check_config;
 mod client;
+mod completions;
 mod map;
 mod output;
 mod queues;
@@ -44,6 +45,7 @@ enum Command {
     Map(map::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
+    Completions(completions::Arguments),
     /// Measure this machine: the built-in load generator and its report
     Bench(Box<crate::bench::Args>),
 }
@@ -116,6 +118,7 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Map(arguments) => map::run(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
         Command::Bench(arguments) => {
             crate::bench::run(*arguments).await?;
             Ok(Done::All)

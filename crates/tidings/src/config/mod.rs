@@ -14,7 +14,7 @@ pub mod duration;
 pub mod email;
 mod environment;
 pub mod invoices;
-mod json;
+pub mod json;
 pub mod limits;
 mod listen;
 pub mod log;

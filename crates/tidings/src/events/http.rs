@@ -212,9 +212,16 @@ async fn get(
     let event = services.events.get(&event_id, source.as_deref()).await?;
     let event = event.ok_or_else(|| Problem::not_found("there is no event of this id, or it has expired"))?;
     let mut view = EventView::of(&event)?;
-    fanout::progress(&*services.store, &mut view.outcome).await?;
-    follow_up(&services, &mut view.outcome).await?;
+    view.outcome = outcome(&services, &event).await?;
     Ok(Json(StatusCode::OK, view))
+}
+
+/// What came of an event up to now.
+pub async fn outcome(services: &Services, event: &StoredEvent) -> Result<Outcome, Problem> {
+    let mut outcome = event.outcome();
+    fanout::progress(&*services.store, &mut outcome).await?;
+    follow_up(services, &mut outcome).await?;
+    Ok(outcome)
 }
 
 /// Completes an outcome with what became of its messages.

@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::figures::Tally;
 use crate::messages::metrics::DeliveryMetrics;
 
 /// From half a millisecond to about half a minute.
@@ -52,6 +53,8 @@ pub struct Metrics {
     pub store_sequence: Gauge,
     pub store_disk_bytes: Gauge,
     pub connections: Gauge,
+    /// The same, for the figures that are kept.
+    pub tally: Tally,
     pub delivery: DeliveryMetrics,
 }
 
@@ -79,6 +82,7 @@ impl Default for Metrics {
             store_sequence: Gauge::default(),
             store_disk_bytes: Gauge::default(),
             connections: Gauge::default(),
+            tally: Tally::default(),
             delivery: DeliveryMetrics::default(),
             registry: Registry::default(),
         };
@@ -124,6 +128,9 @@ impl Metrics {
 
     /// Counts events by result: `accepted`, `duplicate` or `rejected`.
     pub fn events(&self, result: &'static str, count: u64) {
+        if result == "accepted" {
+            self.tally.events(count);
+        }
         if count > 0 {
             self.events.get_or_create(&ResultLabels { result }).inc_by(count);
         }

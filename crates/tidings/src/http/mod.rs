@@ -19,6 +19,7 @@ mod route;
 mod server;
 mod throttle;
 
+pub use body::read as read_body;
 pub use correlation::CorrelationId;
 pub use cursor::Sealer;
 pub use extract::{Json, JsonText, media_type};
@@ -54,6 +55,7 @@ pub fn routes() -> Vec<Route> {
     routes.extend(crate::tokens::http::routes());
     routes.extend(crate::schedules::http::routes());
     routes.extend(crate::bus::http::routes());
+    routes.extend(crate::incidents::http::routes());
     routes.extend(crate::tickets::http::routes());
     routes.extend(crate::business::routes());
     routes.extend(crate::admin::routes());

@@ -344,6 +344,7 @@ impl Ingest {
                 self.live.announce(LiveEvent { event_type: envelope.event_type.clone(), json });
             }
             if let Some(reacted) = noted.reacted {
+                self.metrics.tally.notices(reacted.outcome.totals.notifications);
                 self.report(&envelope, &reacted.outcome);
                 self.signals.created(&reacted.messages);
                 self.arrivals.announce(reacted.told.iter().map(String::as_str));

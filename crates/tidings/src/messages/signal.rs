@@ -1,6 +1,7 @@
 //! How those who make messages wake those who send them, and hand them over without a detour through the store.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
@@ -16,7 +17,11 @@ const SMALL: usize = 8 * 1024;
 
 /// A signal for each channel.
 #[derive(Debug)]
-pub struct Signals(BTreeMap<&'static str, Signal>);
+pub struct Signals {
+    channels: BTreeMap<&'static str, Signal>,
+    /// Messages made and not yet counted.
+    made: AtomicU64,
+}
 
 /// What is new, until somebody takes note of it.
 #[derive(Debug, Default)]
@@ -36,7 +41,8 @@ pub struct News {
 
 impl Default for Signals {
     fn default() -> Self {
-        Self(CHANNELS.into_iter().map(|channel| (channel, Signal::default())).collect())
+        let channels = CHANNELS.into_iter().map(|channel| (channel, Signal::default())).collect();
+        Self { channels, made: AtomicU64::new(0) }
     }
 }
 
@@ -45,7 +51,8 @@ impl Signals {
     /// on hearing of everything that lies before the moment it has reached.
     pub fn created<'a>(&self, messages: impl IntoIterator<Item = &'a Message>) {
         for message in messages {
-            if let (Some(signal), Some(due)) = (self.0.get(message.channel.as_str()), message.due_at()) {
+            self.made.fetch_add(1, Ordering::Relaxed);
+            if let (Some(signal), Some(due)) = (self.channels.get(message.channel.as_str()), message.due_at()) {
                 signal.note(due, Some(message));
             }
         }
@@ -53,12 +60,17 @@ impl Signals {
 
     /// Says that something may be due since `since` on any channel.
     pub fn wake(&self, since: Timestamp) {
-        self.0.values().for_each(|signal| signal.note(since, None));
+        self.channels.values().for_each(|signal| signal.note(since, None));
     }
 
     #[must_use]
     pub fn of(&self, channel: &str) -> Option<&Signal> {
-        self.0.get(channel)
+        self.channels.get(channel)
+    }
+
+    /// How many messages were made since the last call.
+    pub fn take_made(&self) -> u64 {
+        self.made.swap(0, Ordering::Relaxed)
     }
 }
 

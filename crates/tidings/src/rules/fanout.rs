@@ -308,6 +308,7 @@ impl Fanout {
 
     /// Moves our copy of the job along, and announces what is new.
     fn stored(&self, job: &mut Job, chunk: Chunk) {
+        self.metrics.tally.notices(entries(&chunk));
         self.arrivals.announce(chunk.pieces.iter().filter_map(Piece::user));
         (job.step, job.cursor) = (job.step + 1, chunk.after);
     }
@@ -365,6 +366,7 @@ impl Fanout {
                 }
                 result => {
                     if result.is_ok() {
+                        self.metrics.tally.notices(entries(&chunk));
                         self.signals.created(chunk.pieces.iter().filter_map(Piece::message));
                         self.arrivals.announce(chunk.pieces.iter().filter_map(Piece::user));
                     }
@@ -392,6 +394,11 @@ impl Fanout {
         let result = self.store.transact(writes).await;
         settled(job, result, to)
     }
+}
+
+/// How many inbox entries a chunk has.
+fn entries(chunk: &Chunk) -> u64 {
+    chunk.pieces.iter().filter(|piece| matches!(piece, Piece::Entry { .. })).count() as u64
 }
 
 /// Completes an outcome with how far its job has come.

@@ -162,13 +162,25 @@ async fn put(
     Path(name): Path<String>,
     body: JsonText,
 ) -> Result<impl IntoResponse, Problem> {
-    let known = services.rules.book.get(&name);
+    let (is_new, view) = write(&services, &caller, &correlation, &name, &body.object()?).await?;
+    Ok(Json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, view))
+}
+
+/// Makes or replaces a rule; says whether it is new, and what it is now.
+pub async fn write(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    name: &str,
+    fields: &Map<String, Value>,
+) -> Result<(bool, Map<String, Value>), Problem> {
+    let known = services.rules.book.get(name);
     known.as_ref().map_or(Ok(()), |known| known.origin.refuse_file("rule"))?;
-    let rule = read::rule(&name, &body.object()?, Origin::Api, known.as_deref()).map_err(Problem::invalid)?;
-    let view = view(&services, &rule);
+    let rule = read::rule(name, fields, Origin::Api, known.as_deref()).map_err(Problem::invalid)?;
+    let view = view(services, &rule);
     let author = Author { user: &caller.name(), correlation_id: &correlation.0 };
     let is_new = services.rules.put(rule, &services.audit, &author).await?;
-    Ok(Json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, view))
+    Ok((is_new, view))
 }
 
 async fn delete(
@@ -177,14 +189,23 @@ async fn delete(
     correlation: CorrelationId,
     Path(name): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
-    let known = services.rules.book.get(&name).ok_or_else(not_found)?;
+    remove(&services, &caller, &correlation, &name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub async fn remove(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    name: &str,
+) -> Result<(), Problem> {
+    let known = services.rules.book.get(name).ok_or_else(not_found)?;
     known.origin.refuse_file("rule")?;
     if known.origin == Origin::BuiltIn {
         return Err(Problem::conflict("this rule is built in; to switch it off, write it with `enabled` false"));
     }
     let author = Author { user: &caller.name(), correlation_id: &correlation.0 };
-    services.rules.delete(&name, &services.audit, &author).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(services.rules.delete(name, &services.audit, &author).await?)
 }
 
 fn not_found() -> Problem {

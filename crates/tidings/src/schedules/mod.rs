@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 
 pub use crate::origin::Origin;
 pub use compose::message_id;
-pub use record::{Definition, Outcome, Run, Schedule, table};
+pub use record::{Definition, Outcome, Run, Schedule, missed_name, table};
 pub use worker::Status;
 
 use crate::config::schedules::Schedule as Configured;

@@ -9,7 +9,7 @@ mod alert;
 pub mod callers;
 pub mod http;
 mod import;
-mod read;
+pub mod read;
 pub mod record;
 mod redact;
 mod status;

@@ -76,6 +76,13 @@ impl Tokens {
         Ok((same && !expired).then_some(Caller { token }))
     }
 
+    /// The caller that a token of this id is, if it is known and not expired. For those who have shown it before.
+    pub async fn holder(&self, id: &str) -> Result<Option<Caller>, Error> {
+        let token = self.find(id).await?;
+        let now = self.clock.now();
+        Ok(token.filter(|token| token.expires_at.is_none_or(|at| at > now)).map(|token| Caller { token }))
+    }
+
     /// Makes a token; its text is given here and never again. The write is part of a transaction of the caller's.
     pub fn make(&self, new: NewToken) -> (Token, String, Write) {
         let id = self.ids.uuid(self.clock.now()).simple().to_string();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 133] = [
+const EXPECTED: [&str; 136] = [
     "DELETE /api/schedules/{name}",
     "DELETE /authorized-accounts",
     "DELETE /bus/{entity}",
@@ -61,6 +61,8 @@ const EXPECTED: [&str; 133] = [
     "GET /events/stream",
     "GET /events/{eventId}",
     "GET /healthz",
+    "GET /incidents",
+    "GET /incidents/{id}",
     "GET /invoices/{invoiceId}",
     "GET /metrics",
     "GET /notification-map",
@@ -118,6 +120,7 @@ const EXPECTED: [&str; 133] = [
     "POST /dead-letters/resubmit",
     "POST /dead-letters/{id}/resubmit",
     "POST /events",
+    "POST /incidents/{id}/acknowledge",
     "POST /ingest/azure-devops",
     "POST /ingest/dynamodb-stream",
     "POST /invoices",

@@ -125,7 +125,7 @@ fn open(services: &Services, context: &str, token: &str, selection: &mut Selecti
 }
 
 /// The alerts that a question is about; what is wrong with it is noted in `params`.
-pub(super) fn selection(params: &mut Params, now: Timestamp, most_days: i64) -> Selection {
+pub fn selection(params: &mut Params, now: Timestamp, most_days: i64) -> Selection {
     let today = now.to_zoned(jiff::tz::TimeZone::UTC).date();
     let start = date(params, "startDate");
     let end = date(params, "endDate").unwrap_or(today);

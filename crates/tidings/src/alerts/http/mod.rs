@@ -2,7 +2,7 @@
 
 mod accounts;
 mod export;
-mod history;
+pub mod history;
 mod ingest;
 
 use schemars::JsonSchema;

@@ -14,6 +14,7 @@ use crate::app::Services;
 use crate::audit;
 use crate::channel::Outcome;
 use crate::channel::limiter::Health;
+use crate::messages::Message;
 use crate::messages::record::{Lease, to_millis};
 use crate::messages::transition::{Refused, Stored, Transition};
 
@@ -179,6 +180,7 @@ async fn record(desk: &Desk, taken: &Stored, sent: Sent) -> Result<Option<Timest
         };
         match stored {
             Ok(()) => {
+                count(services, &after.message);
                 services.metrics.delivery.recorded(&after.message, services.clock.now());
                 services.messages.recorded.send_modify(|count| *count += 1);
                 return Ok(due);
@@ -193,6 +195,19 @@ async fn record(desk: &Desk, taken: &Stored, sent: Sent) -> Result<Option<Timest
         }
     }
     Ok(None)
+}
+
+/// Counts a message that has ended, and how long it took from the moment it was to go.
+fn count(services: &Services, message: &Message) {
+    match message.delivery.status {
+        Status::Completed => {
+            let ended = message.processing_completed_at.unwrap_or(message.updated_date);
+            let took = ended.duration_since(message.deliver_at);
+            services.metrics.tally.completed(took.try_into().unwrap_or_default());
+        }
+        Status::Failed => services.metrics.tally.failed(),
+        Status::Created | Status::Queued | Status::Processing => {}
+    }
 }
 
 /// The other side asks not to be called again: what came of the message, the disabled target and the audit log's entry

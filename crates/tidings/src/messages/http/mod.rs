@@ -1,7 +1,7 @@
 //! `/api/messages`, `/api/metrics` and `/api/message-types`; `dead` has the dead letters, `channels` the test notices.
 
 mod channels;
-mod dead;
+pub mod dead;
 mod read;
 mod view;
 
@@ -385,14 +385,25 @@ async fn retry(
     seed: Seed,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let failed = services.messages.get(&id).await?.ok_or_else(unknown)?.message;
+    let new_id: Uuid = request_ids(&services, seed).uuid(0);
+    Ok(created(send_again(&services, &caller, &correlation, &id, new_id).await?))
+}
+
+/// Sends a failed message again as a new one of that id; gives the new one.
+pub async fn send_again(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    id: &str,
+    new_id: Uuid,
+) -> Result<Message, Problem> {
+    let failed = services.messages.get(id).await?.ok_or_else(unknown)?.message;
     let status = failed.delivery.status;
     if status != Status::Failed {
         let detail = format!("only a failed message can be sent again; this one is {}", status.as_str());
         return Err(Problem::conflict(detail));
     }
-    let new_id: Uuid = request_ids(&services, seed).uuid(0);
-    let again = services.messages.again(&failed, created_by(&caller), new_id, services.clock.now());
+    let again = services.messages.again(&failed, created_by(caller), new_id, services.clock.now());
     let action = Action::new("message.retry", "message", &failed.message_id)
         .details(serde_json::json!({ "message_id": again.message_id }));
     let writes = services.messages.creation(std::slice::from_ref(&again))?;
@@ -403,7 +414,7 @@ async fn retry(
         Err(error) => return Err(error.into()),
     }
     let made = services.messages.get(&again.message_id).await?;
-    Ok(created(made.map_or(again, |made| made.message)))
+    Ok(made.map_or(again, |made| made.message))
 }
 
 async fn cancel(
@@ -412,15 +423,28 @@ async fn cancel(
     correlation: CorrelationId,
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
-    let stored = services.messages.get(&id).await?.ok_or_else(unknown)?;
+    Ok(Json(StatusCode::OK, MessageView::from(call_off(&services, &caller, &correlation, &id).await?)))
+}
+
+/// Does not send a message; gives it as it is then.
+pub async fn call_off(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    id: &str,
+) -> Result<Message, Problem> {
+    let stored = services.messages.get(id).await?.ok_or_else(unknown)?;
     let transition = services.messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {});
     let transition = transition.map_err(|refused| match refused {
         Refused::Conflict(conflict) => Problem::conflict(conflict.to_string()),
         Refused::Store(error) => error.into(),
     })?;
-    let action = Action::new("message.cancel", "message", &id);
+    let action = Action::new("message.cancel", "message", id);
     match services.audit.record_with(&caller.name(), &correlation.0, action, transition.all_writes()).await {
-        Ok(_) => Ok(Json(StatusCode::OK, MessageView::from(transition.after.message))),
+        Ok(_) => {
+            services.metrics.tally.failed();
+            Ok(transition.after.message)
+        }
         Err(Error::Conflict { .. }) => Err(Problem::conflict("the message has just changed; look at it again")),
         Err(error) => Err(error.into()),
     }

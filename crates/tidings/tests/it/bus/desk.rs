@@ -138,26 +138,26 @@ fn the_command_line_lists_peeks_resubmits_and_purges() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let client = Client::new(&served.url, Some(token.trim()));
+        client.put("/bus/scans", &json!({})).await.expect(201);
         for body in ["one", "two"] {
-            send(&client, "ocr-processing-queue", body).await;
-            let got = receive_one(&client, "ocr-processing-queue").await;
-            settle(&client, "ocr-processing-queue", &got, json!({ "action": "deadletter", "reason": "BadScan" })).await;
+            send(&client, "scans", body).await;
+            let got = receive_one(&client, "scans").await;
+            settle(&client, "scans", &got, json!({ "action": "deadletter", "reason": "BadScan" })).await;
         }
     });
     let listed = run(directory.path(), &["queues"]).expect(0).stdout;
-    let line = listed.lines().find(|line| line.ends_with("ocr-processing-queue")).unwrap().to_owned();
+    let line = listed.lines().find(|line| line.ends_with("scans")).unwrap().to_owned();
     assert_eq!(line.split_whitespace().nth(4), Some("2"), "{listed}");
-    let peeked = run(directory.path(), &["queues", "peek", "ocr-processing-queue/$deadletterqueue"]).expect(0).stdout;
+    let peeked = run(directory.path(), &["queues", "peek", "scans/$deadletterqueue"]).expect(0).stdout;
     assert!(peeked.contains("BadScan") && peeked.contains("two"), "{peeked}");
-    let usage = run(directory.path(), &["queues", "resubmit", "ocr-processing-queue"]).expect(1);
+    let usage = run(directory.path(), &["queues", "resubmit", "scans"]).expect(1);
     assert!(usage.sentence().contains("--all"));
     let pattern = r#"{"body":["two"]}"#;
-    let one =
-        run(directory.path(), &["queues", "resubmit", "ocr-processing-queue", "--where", pattern, "--json"]).expect(0);
+    let one = run(directory.path(), &["queues", "resubmit", "scans", "--where", pattern, "--json"]).expect(0);
     assert_eq!(serde_json::from_str::<Value>(&one.stdout).unwrap(), json!({ "resubmitted": 1, "locked": 0 }));
-    let all = run(directory.path(), &["queues", "resubmit", "ocr-processing-queue", "--all"]).expect(0).stdout;
+    let all = run(directory.path(), &["queues", "resubmit", "scans", "--all"]).expect(0).stdout;
     assert!(all.starts_with("1 dead letters"), "{all}");
-    let purged = run(directory.path(), &["queues", "purge", "ocr-processing-queue"]).expect(0).stdout;
+    let purged = run(directory.path(), &["queues", "purge", "scans"]).expect(0).stdout;
     assert!(purged.starts_with("2 messages"), "{purged}");
     run(directory.path(), &["queues", "peek", "a/b/c"]).expect(1);
     run(directory.path(), &["queues", "peek", "none"]).expect(1);

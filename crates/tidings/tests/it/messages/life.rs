@@ -233,14 +233,14 @@ async fn what_waits_for_90_days_is_given_up_and_not_forgotten() {
 // SX-22
 #[tokio::test]
 async fn deliveries_are_in_the_metrics() {
-    let sink = Server::start(|asked| match asked.body.windows(3).any(|part| part == b"bad") {
+    let sink = Server::start(|asked| match asked.body.windows(5).any(|part| part == b"wrong") {
         true => Reply::status(400),
         false => published("n"),
     })
     .await;
     let server = server_with(&sink).await;
     make(&server.client(), &hello()).await;
-    make(&server.client(), &json!({ "message_type": "reminder", "payload": { "text": "bad" } })).await;
+    make(&server.client(), &json!({ "message_type": "reminder", "payload": { "text": "wrong" } })).await;
     deliver(&server.services, "ntfy").await;
     let text = server.client().get("/metrics").await.expect(200).text();
     for line in [
