@@ -1,7 +1,5 @@
 //! The one event model: what every source's input becomes (SX-01).
 
-use std::fmt::Write as _;
-
 use serde_json::value::RawValue;
 
 use crate::json::{BadJson, Fields};
@@ -52,7 +50,11 @@ pub struct Defaults<'a> {
 
 /// Reads one event from the text of a JSON object, or names every field that is wrong.
 pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
-    let fields: Fields = crate::json::parse(text).map_err(|bad| vec![bad.into()])?;
+    from_fields(crate::json::parse(text).map_err(|bad| vec![bad.into()])?, defaults)
+}
+
+/// The same from the fields of a JSON object.
+pub fn from_fields(fields: Fields<'_>, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
     let mut draft = Draft::default();
     for (name, value) in fields.0 {
         // The same thing under the names that the seeds give it (SX-03, S003-56).
@@ -141,7 +143,7 @@ pub(crate) fn given(value: Option<&RawValue>) -> Option<&RawValue> {
 
 fn text_field(errors: &mut Vec<FieldError>, field: &str, value: Option<&RawValue>, most: usize) -> Option<String> {
     let value = given(value)?;
-    let Ok(text) = serde_json::from_str::<String>(value.get()) else {
+    let Some(text) = text_of(value.get()) else {
         errors.push(FieldError::new(field, "must be a string"));
         return None;
     };
@@ -154,8 +156,20 @@ fn text_field(errors: &mut Vec<FieldError>, field: &str, value: Option<&RawValue
     }
 }
 
+/// The text of a JSON string; without a backslash it stands there as it is.
+fn text_of(json: &str) -> Option<String> {
+    match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(plain) if !plain.contains('\\') => Some(plain.to_owned()),
+        _ => serde_json::from_str(json).ok(),
+    }
+}
+
 /// Whether text can be a name: not empty, not too long, no control characters.
 pub fn check_name(text: &str, most: usize) -> Result<(), String> {
+    // Most names are short and plain, and one look tells.
+    if (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
     if text.trim().is_empty() {
         Err("must not be empty".to_owned())
     } else if text.chars().count() > most {
@@ -168,9 +182,8 @@ pub fn check_name(text: &str, most: usize) -> Result<(), String> {
 }
 
 fn is_version(text: &str) -> bool {
-    let parts: Vec<_> = text.split('.').collect();
-    parts.len() <= 3
-        && parts.iter().all(|part| (1..=9).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit()))
+    text.split('.').count() <= 3
+        && text.split('.').all(|part| (1..=9).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// The time a JSON value names: ISO 8601 text, or a number since 1970 in s, ms, µs or ns by its magnitude
@@ -210,7 +223,9 @@ impl Envelope {
         let mut out = String::with_capacity(self.data.len() + 320);
         out.push('{');
         let mut text = |name: &str, value: &str| {
-            let _ = write!(out, "{}\"{name}\":", if out.len() > 1 { "," } else { "" });
+            out.push_str(if out.len() > 1 { ",\"" } else { "\"" });
+            out.push_str(name);
+            out.push_str("\":");
             push_json_text(&mut out, value);
         };
         text("eventId", &self.event_id);
@@ -223,11 +238,13 @@ impl Envelope {
                 text(name, value);
             }
         }
-        let _ = write!(out, ",\"data\":{}", self.data);
+        out.push_str(",\"data\":");
+        out.push_str(&self.data);
         for (name, json) in &self.extensions {
             out.push(',');
             push_json_text(&mut out, name);
-            let _ = write!(out, ":{json}");
+            out.push(':');
+            out.push_str(json);
         }
         out.push('}');
         out

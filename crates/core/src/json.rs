@@ -13,6 +13,10 @@ pub struct BadJson(pub String);
 
 /// Refuses text that is nested deeper than [`JSON_DEPTH`], before any parser recurses into it.
 pub fn check_depth(text: &str) -> Result<(), BadJson> {
+    // Where there are few brackets, there is no need to see which are inside which.
+    if brackets(text) <= JSON_DEPTH {
+        return Ok(());
+    }
     let mut depth = 0_usize;
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -37,12 +41,22 @@ pub fn check_depth(text: &str) -> Result<(), BadJson> {
     Ok(())
 }
 
+/// How many brackets open in a text, wherever they stand.
+#[must_use]
+pub fn brackets(text: &str) -> usize {
+    text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count()
+}
+
 /// Bytes as JSON text: UTF-8, not too deep.
 pub fn text(bytes: &[u8]) -> Result<&str, BadJson> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|e| BadJson(format!("the text is not UTF-8 at byte {}", e.valid_up_to())))?;
+    let text = utf8(bytes)?;
     check_depth(text)?;
     Ok(text)
+}
+
+/// Bytes as text.
+pub fn utf8(bytes: &[u8]) -> Result<&str, BadJson> {
+    std::str::from_utf8(bytes).map_err(|e| BadJson(format!("the text is not UTF-8 at byte {}", e.valid_up_to())))
 }
 
 /// Parses a whole text into `T`, with a sentence about where it failed.

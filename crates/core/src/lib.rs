@@ -4,6 +4,7 @@
 
 pub mod cloudevents;
 pub mod envelope;
+pub mod filter;
 pub mod ids;
 pub mod json;
 pub mod limits;

@@ -130,6 +130,8 @@ pub enum Input {
     Ended { verdict: Verdict, random: u64 },
     /// Somebody does not want it sent any more.
     Cancelled,
+    /// It waited so long that it is about to be forgotten.
+    Expired,
 }
 
 /// How an attempt ended, as the channel sees it.
@@ -178,6 +180,7 @@ pub fn step(
         Input::TakenUp => next.take_up(policy, now)?,
         Input::Ended { verdict, random } => next.end(policy, verdict, random, now)?,
         Input::Cancelled => next.cancel()?,
+        Input::Expired => next.expire()?,
     };
     debug_assert!(delivery.status <= next.status, "states only go forward");
     Ok((next, actions))
@@ -268,8 +271,20 @@ impl Delivery {
         Ok(Vec::new())
     }
 
+    /// What waited for its turn until the end of its time was given up like any other. SX-08
+    fn expire(&mut self) -> Result<Vec<Action>, Conflict> {
+        if self.status.is_final() || self.in_flight() {
+            return Err(Conflict { status: self.status, attempted: "given up" });
+        }
+        if self.status != Status::Processing {
+            self.advance(Status::Processing, "given up")?;
+        }
+        let last = self.error_message.take().map_or_else(String::new, |error| format!("; the last error: {error}"));
+        Ok(self.give_up(format!("it could not be delivered within the time that messages are kept{last}")))
+    }
+
     fn give_up(&mut self, reason: String) -> Vec<Action> {
-        debug_assert_eq!(self.status, Status::Processing, "only what was tried is given up");
+        debug_assert_eq!(self.status, Status::Processing, "only from here does it go to failed");
         self.status = Status::Failed;
         self.next_attempt_at = None;
         let reason = shorten(&reason);

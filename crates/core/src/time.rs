@@ -61,7 +61,41 @@ pub fn iso_millis(at: Timestamp) -> String {
 /// `2026-11-15T12:34:56.789012Z`: UTC with exactly six decimals, so that text order is time order.
 #[must_use]
 pub fn iso_micros(at: Timestamp) -> String {
-    format!("{at:.6}")
+    match u64::try_from(at.as_microsecond()) {
+        Ok(micros) => since_1970(micros),
+        Err(_) => format!("{at:.6}"),
+    }
+}
+
+/// The same text, put together by hand: every event has its time written more than once.
+fn since_1970(micros: u64) -> String {
+    let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Counted from the first of March of the year 0, a leap day is the last of its year, and a year of its era.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let mut text = *b"0000-00-00T00:00:00.000000Z";
+    let parts = [
+        (0, 4, era * 400 + year + next),
+        (5, 2, month),
+        (8, 2, day),
+        (11, 2, second / 3600),
+        (14, 2, second / 60 % 60),
+        (17, 2, second % 60),
+        (20, 6, micros),
+    ];
+    for (start, len, mut value) in parts {
+        for digit in text.iter_mut().skip(start).take(len).rev() {
+            *digit += u8::try_from(value % 10).unwrap_or(0);
+            value /= 10;
+        }
+    }
+    std::str::from_utf8(&text).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -76,6 +110,22 @@ mod tests {
         let at: Timestamp = "2026-01-02T03:04:05.1234567+02:00".parse().unwrap();
         assert_eq!(iso_millis(at), "2026-01-02T01:04:05.123Z");
         assert_eq!(iso_micros(at), "2026-01-02T01:04:05.123456Z");
+    }
+
+    #[test]
+    fn every_time_is_written_as_the_calendar_says() {
+        let ends = [Timestamp::MIN, Timestamp::MAX, Timestamp::UNIX_EPOCH];
+        let days = (-1000..2_932_890).step_by(61).map(|day: i64| {
+            // Another time of each day.
+            Timestamp::from_microsecond(day * 86_400_000_000 + (day * 7_919_123_457).rem_euclid(86_400_000_000))
+                .unwrap()
+        });
+        let around = (1968..2110).flat_map(|year| {
+            ["01-01", "02-28", "03-01", "12-31"].map(|day| format!("{year}-{day}T23:59:59.9999999Z").parse().unwrap())
+        });
+        for at in ends.into_iter().chain(days).chain(around) {
+            assert_eq!(iso_micros(at), format!("{at:.6}"));
+        }
     }
 
     // SX-26

@@ -20,7 +20,12 @@ const TAG_MAP: u8 = b'M';
 /// The bytes of an item.
 #[must_use]
 pub fn encode(item: &Item) -> Vec<u8> {
-    let mut out = Vec::with_capacity(item.size() + 8 * item.0.len() + 8);
+    encode_sized(item, item.size())
+}
+
+/// The same, where the item's size is known.
+pub(crate) fn encode_sized(item: &Item, size: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(size + 8 * item.0.len() + 8);
     out.push(VERSION);
     put_map(&mut out, &item.0);
     out
@@ -65,7 +70,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
         }
         Value::N(number) => {
             out.push(TAG_NUMBER);
-            out.extend(number.to_sortable());
+            number.put_sortable(out);
         }
         Value::B(bytes) => {
             out.push(TAG_BYTES);

@@ -12,7 +12,51 @@ use crate::limits::NUMBER_DIGITS;
 pub struct Number {
     negative: bool,
     exponent: i16,
-    digits: Vec<u8>,
+    digits: Digits,
+}
+
+/// Digits where they are: every event has a few numbers, and none of them is worth a place of its own in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Digits {
+    len: u8,
+    /// Zeros after `len`.
+    bytes: [u8; NUMBER_DIGITS],
+}
+
+impl Digits {
+    const NONE: Self = Self { len: 0, bytes: [0; NUMBER_DIGITS] };
+
+    /// These digits; more than there can be are left out.
+    fn of(digits: impl IntoIterator<Item = u8>) -> Self {
+        let mut all = Self::NONE;
+        for (place, digit) in all.bytes.iter_mut().zip(digits) {
+            *place = digit;
+            all.len += 1;
+        }
+        all
+    }
+
+    /// Without zeros at the end.
+    fn trimmed(mut self) -> Self {
+        while self.last() == Some(&0) {
+            self.len -= 1;
+        }
+        self
+    }
+}
+
+impl std::ops::Deref for Digits {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Digits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
 }
 
 /// The largest and smallest magnitudes are below 10^126 and not below 10^-130.
@@ -53,7 +97,11 @@ impl Number {
         if places > 19 {
             return limit;
         }
-        let whole = Self { digits: self.digits.iter().take(places).copied().collect(), ..self.clone() };
+        if self.digits.len() <= places {
+            return self.to_i64().unwrap_or(limit);
+        }
+        // What is left of the point may end in zeros, which stand for themselves.
+        let whole = Self { digits: Digits::of(self.digits.iter().take(places).copied()), ..self.clone() };
         let up = i64::from(!self.negative && self.digits.len() > places);
         whole.to_i64().and_then(|whole| whole.checked_add(up)).unwrap_or(limit)
     }
@@ -96,19 +144,23 @@ impl Number {
     /// Bytes whose order is the order of the numbers; no such form is the start of another's.
     #[must_use]
     pub fn to_sortable(&self) -> Vec<u8> {
-        if self.digits.is_empty() {
-            return vec![0x80];
-        }
-        let exponent = u8::try_from(i64::from(self.exponent) - EXPONENTS.start()).unwrap_or(u8::MAX);
         let mut out = Vec::with_capacity(self.digits.len() + 3);
-        out.extend([0xC0, exponent]);
-        // Digits are shifted by one, so that the closing zero sorts a shorter number first.
-        out.extend(self.digits.iter().map(|digit| digit + 1));
-        out.push(0);
-        if self.negative {
-            out.iter_mut().for_each(|byte| *byte = !*byte);
-        }
+        self.put_sortable(&mut out);
         out
+    }
+
+    /// Appends what [`Number::to_sortable`] gives.
+    pub fn put_sortable(&self, out: &mut Vec<u8>) {
+        if self.digits.is_empty() {
+            out.push(0x80);
+            return;
+        }
+        let flip = if self.negative { u8::MAX } else { 0 };
+        let exponent = u8::try_from(i64::from(self.exponent) - EXPONENTS.start()).unwrap_or(u8::MAX);
+        out.extend([0xC0 ^ flip, exponent ^ flip]);
+        // Digits are shifted by one, so that the closing zero sorts a shorter number first.
+        out.extend(self.digits.iter().map(|digit| (digit + 1) ^ flip));
+        out.push(flip);
     }
 
     /// Reads what [`Number::to_sortable`] wrote; gives the number and how many bytes it took.
@@ -125,7 +177,9 @@ impl Number {
         let (&exponent, rest) = rest.split_first()?;
         let exponent = i16::try_from(i64::from(plain(exponent)) + EXPONENTS.start()).ok()?;
         let end = rest.iter().position(|byte| plain(*byte) == 0)?;
-        let digits = rest.get(..end)?.iter().map(|byte| plain(*byte).checked_sub(1)).collect::<Option<_>>()?;
+        // No byte of them is the closing zero, so each has a digit; what has too many was not written here.
+        let digits = rest.get(..end).filter(|digits| digits.len() <= NUMBER_DIGITS)?;
+        let digits = Digits::of(digits.iter().map(|byte| plain(*byte).wrapping_sub(1)));
         Some((Self { negative, exponent, digits }, end + 3))
     }
 
@@ -137,7 +191,7 @@ impl Number {
             digits.pop();
         }
         if digits.is_empty() {
-            return Ok(Self { negative: false, exponent: 0, digits });
+            return Ok(Self { negative: false, exponent: 0, digits: Digits::NONE });
         }
         if digits.len() > NUMBER_DIGITS {
             return Err(NotANumber("the number has more than 38 significant digits"));
@@ -146,24 +200,20 @@ impl Number {
             return Err(NotANumber("the number's magnitude is out of range"));
         }
         let exponent = i16::try_from(exponent).map_err(|_| NotANumber("the number's magnitude is out of range"))?;
-        Ok(Self { negative, exponent, digits })
+        Ok(Self { negative, exponent, digits: Digits::of(digits) })
     }
 }
 
 impl From<i64> for Number {
     fn from(value: i64) -> Self {
         let mut rest = value.unsigned_abs();
-        let mut digits = Vec::with_capacity(20);
-        while rest > 0 {
-            digits.push(u8::try_from(rest % 10).unwrap_or(0));
+        let len = rest.checked_ilog10().map_or(0, |places| places + 1);
+        let mut digits = Digits { len: u8::try_from(len).unwrap_or(0), bytes: [0; NUMBER_DIGITS] };
+        for digit in digits.bytes.iter_mut().take(usize::from(digits.len)).rev() {
+            *digit = u8::try_from(rest % 10).unwrap_or(0);
             rest /= 10;
         }
-        digits.reverse();
-        let exponent = i16::try_from(digits.len()).unwrap_or(0);
-        while digits.last() == Some(&0) {
-            digits.pop();
-        }
-        Self { negative: value < 0, exponent: if digits.is_empty() { 0 } else { exponent }, digits }
+        Self { negative: value < 0, exponent: i16::from(digits.len), digits: digits.trimmed() }
     }
 }
 
@@ -223,7 +273,7 @@ impl Ord for Number {
     fn cmp(&self, other: &Self) -> Ordering {
         let sign = |n: &Self| i8::from(!n.digits.is_empty()) * if n.negative { -1 } else { 1 };
         sign(self).cmp(&sign(other)).then_with(|| {
-            let magnitude = self.exponent.cmp(&other.exponent).then_with(|| self.digits.cmp(&other.digits));
+            let magnitude = self.exponent.cmp(&other.exponent).then_with(|| self.digits.cmp(&*other.digits));
             if self.negative { magnitude.reverse() } else { magnitude }
         })
     }

@@ -1,6 +1,5 @@
 //! What a table looks like: its keys, its indexes, its expiry attribute.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Error;
@@ -29,6 +28,19 @@ struct Spec {
     sort: Option<KeyAttribute>,
     indexes: Vec<Index>,
     ttl: Option<Name>,
+    ordered: bool,
+    lists: Option<usize>,
+    mostly_new: bool,
+    /// What must hold of the attributes that are part of a key.
+    parts: Vec<KeyPart>,
+}
+
+/// An attribute that is part of a key of the table, or of an index, where it may be absent.
+#[derive(Debug, Clone, PartialEq)]
+struct KeyPart {
+    attribute: KeyAttribute,
+    most: usize,
+    required: bool,
 }
 
 /// A secondary index. An item without its key attributes is simply not in it.
@@ -44,13 +56,18 @@ pub struct Index {
 impl Table {
     /// A table with a partition key alone; the other methods add to it.
     pub fn new(name: impl Into<String>, partition: impl Into<Name>, kind: KeyKind) -> Self {
-        Self(Arc::new(Spec {
+        let spec = Spec {
             name: name.into(),
             partition: (partition.into(), kind),
             sort: None,
             indexes: Vec::new(),
             ttl: None,
-        }))
+            ordered: false,
+            lists: None,
+            mostly_new: false,
+            parts: Vec::new(),
+        };
+        Self(Arc::new(spec)).change(|_| ())
     }
 
     #[must_use]
@@ -77,6 +94,43 @@ impl Table {
     #[must_use]
     pub fn ttl(self, name: impl Into<Name>) -> Self {
         self.change(|spec| spec.ttl = Some(name.into()))
+    }
+
+    /// Says that most items come in the order of their keys, as those of a log do. An engine may keep such a table
+    /// apart, where nothing has to be sorted in; it means nothing else.
+    #[must_use]
+    pub fn ordered(self) -> Self {
+        self.change(|spec| spec.ordered = true)
+    }
+
+    /// Says that items come in crowds: entries of an index that come together, and whose sort keys start with the same
+    /// `bytes` bytes, may be kept in one list. An engine that gains nothing from it need not; it means nothing else.
+    #[must_use]
+    pub fn lists(self, bytes: usize) -> Self {
+        self.change(|spec| spec.lists = Some(bytes))
+    }
+
+    /// Says that what is written is mostly new, and is asked whether it is. An engine may keep in memory what tells it
+    /// so; it means nothing else.
+    #[must_use]
+    pub fn mostly_new(self) -> Self {
+        self.change(|spec| spec.mostly_new = true)
+    }
+
+    #[must_use]
+    pub fn is_mostly_new(&self) -> bool {
+        self.0.mostly_new
+    }
+
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        self.0.ordered
+    }
+
+    /// See [`Table::lists`].
+    #[must_use]
+    pub fn list_bytes(&self) -> Option<usize> {
+        self.0.lists
     }
 
     #[must_use]
@@ -197,20 +251,25 @@ impl Table {
 
     /// Everything DynamoDB checks of an item before it stores it.
     pub fn check_item(&self, item: &Item) -> Result<(), Error> {
-        self.check_attribute(item, &self.0.partition, limits::PARTITION_KEY_BYTES)?;
-        if let Some(sort) = &self.0.sort {
-            self.check_attribute(item, sort, limits::SORT_KEY_BYTES)?;
-        }
-        for index in self.indexes() {
-            let parts =
-                [(Some(&index.partition), limits::PARTITION_KEY_BYTES), (index.sort.as_ref(), limits::SORT_KEY_BYTES)];
-            for (attribute, most) in parts {
-                if let Some(attribute) = attribute.filter(|attribute| item.get(&attribute.0).is_some()) {
-                    self.check_attribute(item, attribute, most)?;
-                }
+        self.checked_size(item).map(drop)
+    }
+
+    /// The size of an item that was found fit to be stored. Each attribute is looked at once: this is done for every
+    /// item of every event.
+    pub fn checked_size(&self, item: &Item) -> Result<usize, Error> {
+        for KeyPart { attribute, most, required } in &self.0.parts {
+            match item.get(&attribute.0) {
+                None if !required => {}
+                value => self.check_value(attribute, value, *most)?,
             }
         }
-        let size = item.size();
+        let (mut size, mut too_deep, mut nameless) = (0, false, false);
+        for (name, value) in &item.0 {
+            size += name.len() + value.size();
+            // The item itself is the first level.
+            too_deep |= value.depth() >= limits::NESTING;
+            nameless |= name.is_empty() || has_empty_name_inside(value);
+        }
         if size > limits::ITEM_BYTES {
             let most = limits::ITEM_BYTES;
             return Err(Error::Invalid(format!(
@@ -218,19 +277,17 @@ impl Table {
                 self.name()
             )));
         }
-        // The item itself is the first level.
-        if item.0.values().any(|value| value.depth() >= limits::NESTING) {
+        if too_deep {
             return Err(Error::Invalid(format!("an item of {} is nested too deep", self.name())));
         }
-        if has_empty_name(&item.0) {
+        if nameless {
             return Err(Error::Invalid(format!("an item of {} has an attribute without a name", self.name())));
         }
-        Ok(())
+        Ok(size)
     }
 
     /// Checks a key attribute where it stands; most items are only checked, and nothing needs a copy for that.
-    fn check_attribute(&self, item: &Item, attribute: &KeyAttribute, most: usize) -> Result<(), Error> {
-        let value = item.get(&attribute.0);
+    fn check_value(&self, attribute: &KeyAttribute, value: Option<&Value>, most: usize) -> Result<(), Error> {
         let kind = match value {
             Some(Value::S(_)) => KeyKind::S,
             Some(Value::N(_)) => KeyKind::N,
@@ -246,25 +303,44 @@ impl Table {
     }
 
     fn key_attribute(&self, item: &Item, attribute: &KeyAttribute, most: usize) -> Result<KeyValue, Error> {
-        self.check_attribute(item, attribute, most)?;
-        let value = item.get(&attribute.0).and_then(KeyValue::from_value);
-        value.ok_or_else(|| Error::Invalid(format!("key attribute {} is missing", attribute.0)))
+        let value = item.get(&attribute.0);
+        self.check_value(attribute, value, most)?;
+        value
+            .and_then(KeyValue::from_value)
+            .ok_or_else(|| Error::Invalid(format!("key attribute {} is missing", attribute.0)))
     }
 
     fn change(self, change: impl FnOnce(&mut Spec)) -> Self {
         let mut spec = Arc::unwrap_or_clone(self.0);
         change(&mut spec);
+        spec.parts = spec.key_parts();
         Self(Arc::new(spec))
     }
 }
 
-fn has_empty_name(attributes: &BTreeMap<Name, Value>) -> bool {
-    fn inside(value: &Value) -> bool {
-        match value {
-            Value::L(list) => list.iter().any(inside),
-            Value::M(map) => has_empty_name(map),
-            _ => false,
+impl Spec {
+    fn key_parts(&self) -> Vec<KeyPart> {
+        let mut parts: Vec<KeyPart> = Vec::new();
+        let mut add = |attribute: Option<&KeyAttribute>, most, required| {
+            let known = |part: &KeyPart| Some(&part.attribute) == attribute && part.most == most;
+            if let Some(attribute) = attribute.filter(|_| !parts.iter().any(known)) {
+                parts.push(KeyPart { attribute: attribute.clone(), most, required });
+            }
+        };
+        add(Some(&self.partition), limits::PARTITION_KEY_BYTES, true);
+        add(self.sort.as_ref(), limits::SORT_KEY_BYTES, true);
+        for index in &self.indexes {
+            add(Some(&index.partition), limits::PARTITION_KEY_BYTES, false);
+            add(index.sort.as_ref(), limits::SORT_KEY_BYTES, false);
         }
+        parts
     }
-    attributes.iter().any(|(name, value)| name.is_empty() || inside(value))
+}
+
+fn has_empty_name_inside(value: &Value) -> bool {
+    match value {
+        Value::L(list) => list.iter().any(has_empty_name_inside),
+        Value::M(map) => map.iter().any(|(name, value)| name.is_empty() || has_empty_name_inside(value)),
+        _ => false,
+    }
 }

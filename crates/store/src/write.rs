@@ -167,9 +167,10 @@ impl Write {
         }
     }
 
-    fn check_shape(&self) -> Result<(), Error> {
+    /// The size of a write that was found fit to be done.
+    pub(crate) fn checked_size(&self) -> Result<usize, Error> {
         match self {
-            Self::Put { table, item, .. } => table.check_item(item),
+            Self::Put { table, item, .. } => return table.checked_size(item),
             Self::Update { table, key, changes, .. } => {
                 table.check_key(key)?;
                 if changes.is_empty() {
@@ -190,24 +191,17 @@ impl Write {
                         return Err(Error::Invalid(format!("attribute {name} is changed twice in one update")));
                     }
                 }
-                Ok(())
+                return Ok(changes.iter().map(Change::size).sum());
             }
-            Self::Delete { table, key, .. } => table.check_key(key),
+            Self::Delete { table, key, .. } => table.check_key(key)?,
             Self::Check { table, key, condition } => {
                 if matches!(condition, Condition::None | Condition::Fresh) {
                     return Err(Error::Invalid("a check needs a condition".to_owned()));
                 }
-                table.check_key(key)
+                table.check_key(key)?;
             }
         }
-    }
-
-    fn size(&self) -> usize {
-        match self {
-            Self::Put { item, .. } => item.size(),
-            Self::Update { changes, .. } => changes.iter().map(Change::size).sum(),
-            Self::Delete { .. } | Self::Check { .. } => 0,
-        }
+        Ok(0)
     }
 }
 
@@ -270,22 +264,37 @@ fn named_twice<'a>(writes: &'a [Write], keys: &[Key]) -> Option<&'a Table> {
 
 /// The keys of a transaction's writes, after the checks every engine makes before it looks at any item.
 pub fn check_transaction(writes: &[Write]) -> Result<Vec<Key>, Error> {
+    check_count(writes)?;
+    let mut keys = Vec::with_capacity(writes.len());
+    let mut size = 0;
+    for write in writes {
+        size += write.checked_size()?;
+        keys.push(write.key()?);
+    }
+    if let Some(twice) = named_twice(writes, &keys) {
+        return Err(item_twice(twice));
+    }
+    check_total(size)?;
+    Ok(keys)
+}
+
+/// The parts of [`check_transaction`], for an engine that has its own form of keys.
+pub(crate) fn check_count(writes: &[Write]) -> Result<(), Error> {
     if writes.is_empty() || writes.len() > limits::TRANSACTION_WRITES {
         let (n, most) = (writes.len(), limits::TRANSACTION_WRITES);
         return Err(Error::Invalid(format!("a transaction has {n} writes, 1 to {most} are allowed")));
     }
-    let mut keys = Vec::with_capacity(writes.len());
-    for write in writes {
-        write.check_shape()?;
-        keys.push(write.key()?);
-    }
-    if let Some(twice) = named_twice(writes, &keys) {
-        return Err(Error::Invalid(format!("a transaction names one item of {} twice", twice.name())));
-    }
-    let size: usize = writes.iter().map(Write::size).sum();
+    Ok(())
+}
+
+pub(crate) fn item_twice(table: &Table) -> Error {
+    Error::Invalid(format!("a transaction names one item of {} twice", table.name()))
+}
+
+pub(crate) fn check_total(size: usize) -> Result<(), Error> {
     if size > limits::TRANSACTION_BYTES {
         let most = limits::TRANSACTION_BYTES;
         return Err(Error::Invalid(format!("a transaction has {size} bytes, at most {most} are allowed")));
     }
-    Ok(keys)
+    Ok(())
 }

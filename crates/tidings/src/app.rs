@@ -11,14 +11,21 @@ use tidings_store::embedded::Embedded;
 use tidings_store::{Store, Table};
 use tokio::net::TcpListener;
 
+use crate::alerts::follow::AlertFollower;
+use crate::alerts::{self, Alerts};
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
+use crate::bus::{self, Bus};
+use crate::business::{self, Business};
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
 use crate::engine::{self, Opened};
 use crate::events::{Events, Live, record};
+use crate::figures::{self, Figures};
 use crate::http::{self, Idempotency, Metrics, Sealer, Server};
-use crate::inbox;
+use crate::inbox::{self, Inbox};
+use crate::incidents::gauges::House;
+use crate::incidents::{self, Incidents};
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
@@ -29,6 +36,7 @@ use crate::rules::notice::Settings;
 use crate::rules::{self, Rules};
 use crate::schedules::Schedules;
 use crate::secrets;
+use crate::tickets::{self, Tickets};
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
 use crate::{push, schedules};
@@ -36,8 +44,13 @@ use crate::{push, schedules};
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 const SWEEP_MOST: usize = 20_000;
+/// How often old entries of the audit log are removed, if they are.
+const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 /// How often a node looks for work that another one left behind.
 const FANOUT_EVERY: Duration = Duration::from_secs(5);
+
+/// How often monitors read their figures.
+const MONITOR_EVERY: Duration = Duration::from_secs(10);
 
 /// What handlers and workers need; cheap to clone.
 #[derive(Clone)]
@@ -53,18 +66,25 @@ pub struct Parts {
     pub embedded: Option<Arc<Embedded>>,
     pub metrics: Arc<Metrics>,
     pub tokens: Tokens,
-    pub audit: Audit,
+    pub audit: Arc<Audit>,
     pub sealer: Sealer,
     pub idempotency: Idempotency,
     pub events: Events,
     pub live: Live,
-    pub ingest: Ingest,
+    pub ingest: Arc<Ingest>,
+    pub inbox: Inbox,
     /// The built-in push server, unless it is switched off.
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
     pub messages: Arc<Messages>,
+    pub alerts: Alerts,
+    pub tickets: Arc<Tickets>,
+    pub business: Business,
     pub senders: Senders,
     pub rules: Rules,
+    pub figures: Arc<Figures>,
+    pub bus: Arc<Bus>,
+    pub incidents: Arc<Incidents>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
     pub limits: RequestLimits,
@@ -134,21 +154,41 @@ pub fn tables(stage: &str) -> Vec<Table> {
         tokens::table(),
         audit::table(),
         secrets::table(),
+        figures::table(),
+        crate::ui::session::table(),
         http::idempotency_table(),
         inbox::record::table(),
+        alerts::record::table(),
+        alerts::record::sources_table(),
+        alerts::record::rest_table(),
+        alerts::accounts::table(),
+        alerts::poller::table(),
         push::table(),
         schedules::table(),
+        tickets::table(),
+        tickets::alerts_table(),
         messages::counters::table(),
         messages::dead::table(),
+        messages::dead::job::table(),
         messages::deliver::targets::table(),
         rules::record::table(),
         rules::job::table(),
         rules::window::table(),
+        bus::table(),
+        bus::seen_table(),
+        incidents::record::table(),
     ]
     .map(Clone::clone)
     .to_vec();
+    tables.extend(business::tables().map(Clone::clone));
     tables.push(messages::record::table(stage));
     tables
+}
+
+/// The rules that the configuration makes: its own, and those of its monitors.
+#[must_use]
+pub fn file_rules(config: &Config) -> Vec<crate::config::rules::Rule> {
+    incidents::monitors::rules(&config.monitors).into_iter().chain(config.rules.iter().cloned()).collect()
 }
 
 impl App {
@@ -179,14 +219,14 @@ impl App {
         let Surroundings { clock, ids, limit_file, reload, .. } = surroundings;
         let Opened { store, embedded, metrics } = opened;
         let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
-        let limit = limit_file.map(|path| {
-            Appender::create(&path, crate::bench::limit::FILE_BYTES)
-                .map_err(|source| StartError::Write { path, source })
-        });
+        let limit = limit_file.map(appender).transpose()?;
+        let workers = Workers::default();
+        let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
         let live = Live::default();
-        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &config.rules).await?;
-        let messages =
-            Arc::new(Messages::new(Arc::clone(&store), &config, Vec::new()).map_err(StartError::Unsupported)?);
+        let arrivals: Arc<inbox::Live> = Arc::default();
+        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
+        let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
+        let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -196,37 +236,43 @@ impl App {
             Arc::clone(&rules.book),
             &config,
         )
-        .signalling(Arc::clone(&messages.signals));
-        let push = match &listeners.push {
-            Some(_) => {
-                let (store, clock, ids) = (Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids));
-                Some(Push::open(store, clock, ids, config.push.keep_hours).await?)
-            }
-            None => None,
-        };
+        .signalling(Arc::clone(&messages.signals))
+        .announcing(Arc::clone(&arrivals))
+        .forwarding(Arc::clone(&bus));
+        let push = open_push(&config, &listeners, &ingest).await?;
+        let ingest = Arc::new(ingest);
+        let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
+        let audit = Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock)));
+        let business = Business::new(&ingest, &bus, &messages, &audit, &config);
         let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
+        let senders = senders.with_tickets(Arc::clone(&tickets)).with_bus(Arc::clone(&bus));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
+        let figures = open_figures(&ingest, &messages);
+        let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
+        let hours = config.retention.idempotency_hours;
         let parts = Parts {
+            figures,
+            incidents: Arc::new(Incidents::new(&ingest, gauges, &config)),
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
-            audit: Audit::new(Arc::clone(&store), Arc::clone(&clock)),
+            audit,
             sealer,
-            idempotency: Idempotency::new(
-                Arc::clone(&store),
-                Arc::clone(&clock),
-                Arc::clone(&ids),
-                config.retention.idempotency_hours,
-            ),
+            idempotency: Idempotency::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), hours),
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
+            inbox: Inbox::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), arrivals),
             push,
             schedules,
             messages,
+            alerts: Alerts::new(Arc::clone(&store), Arc::clone(&clock), &config),
+            tickets,
+            business,
             senders,
             rules,
-            workers: Workers::default(),
-            limit: limit.transpose()?,
+            bus,
+            workers,
+            limit,
             limits: RequestLimits::of(&config.limits),
             reload: Reload::new(reload, &config),
             config,
@@ -236,10 +282,15 @@ impl App {
             embedded,
             metrics,
         };
-        let url = format!("http://{}", parts.config.listen);
-        let push_url = parts.config.push.listen.address().map(|address| format!("http://{address}"));
-        let services = Services(Arc::new(parts));
+        Self::prepare(Services(Arc::new(parts)), listeners).await
+    }
+
+    /// What a first start needs, and what every start does before it serves.
+    async fn prepare(services: Services, listeners: Listeners) -> Result<Self, StartError> {
+        let url = format!("http://{}", services.config.listen);
+        let push_url = services.config.push.listen.address().map(|address| format!("http://{address}"));
         let first_token = services.make_first_token().await?;
+        services.take_authorized_accounts(&services.config.process_alerts).await?;
         Ok(Self { services, listeners, url, push_url, first_token })
     }
 
@@ -258,7 +309,7 @@ impl App {
         if services.limit.is_some() {
             routes.push(crate::admin::limit_route());
         }
-        let api = services.server(listeners.api, http::router(services.clone(), routes));
+        let api = services.server(listeners.api, crate::ui::with_pages(&services, routes));
         let mut serving = vec![tokio::spawn(api.run(services.workers.stopping()))];
         if let (Some(listener), Some(push)) = (listeners.push, &services.push) {
             let server = services.server(listener, push::router(services.clone(), Arc::clone(push)));
@@ -271,6 +322,10 @@ impl App {
             let _ = server.await;
         }
         services.workers.ended().await;
+        if let Err(error) = services.figures.flush().await {
+            tracing::warn!(%error, "the last figures are lost");
+        }
+        services.bus.flush(true).await;
         if let Some(push) = &services.push {
             push.close().await;
         }
@@ -296,9 +351,15 @@ impl Services {
     fn start_workers(&self) {
         let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
         self.workers.run("schedules", schedules);
+        self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));
+        self.workers.run("push", Arc::clone(&self.bus).push(Arc::clone(&self.messages), self.workers.stopping()));
+        business::handlers::register(&self.bus, &self.business.handlers);
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
+        self.start_audit_pollers();
+        self.start_parameter_refresh();
+        messages::dead::start(self);
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {
@@ -310,6 +371,27 @@ impl Services {
                 }
             });
         }
+        let figures = Arc::clone(&self.figures);
+        self.workers.spawn("figures", figures::FLUSH_EVERY, move || {
+            let figures = Arc::clone(&figures);
+            async move { figures.flush().await.map_err(|e| e.to_string()) }
+        });
+        if let Ok(days @ 1..) = u32::try_from(self.config.retention.audit_days) {
+            let services = self.clone();
+            self.workers.spawn("audit", AUDIT_EVERY, move || {
+                let services = services.clone();
+                let kept = Duration::from_secs(u64::from(days) * 86_400);
+                async move {
+                    let before = services.clock.now().saturating_sub(kept).map_err(|e| e.to_string())?;
+                    services.audit.expire(before).await.map(drop).map_err(|e| e.to_string())
+                }
+            });
+        }
+        let incidents = Arc::clone(&self.incidents);
+        self.workers.spawn("monitors", MONITOR_EVERY, move || {
+            let incidents = Arc::clone(&incidents);
+            async move { incidents.evaluate().await.map_err(|e| e.to_string()) }
+        });
         let services = self.clone();
         self.workers.spawn("rules", rules::SYNC_EVERY, move || {
             let services = services.clone();
@@ -331,6 +413,9 @@ impl Services {
             metrics: Arc::clone(&self.metrics),
             settings: Settings::of(&self.config),
             signals: Arc::clone(&self.messages.signals),
+            bus: Some(Arc::clone(&self.bus)),
+            arrivals: Arc::clone(&self.inbox.live),
+            traffic: Arc::clone(&self.ingest.traffic),
             stop: self.workers.stopping(),
         }
     }
@@ -356,6 +441,25 @@ impl Services {
         self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
         Ok(Some(path))
     }
+}
+
+/// The file that `POST /limit` appends to.
+fn appender(path: PathBuf) -> Result<Appender, StartError> {
+    Appender::create(&path, crate::bench::limit::FILE_BYTES).map_err(|source| StartError::Write { path, source })
+}
+
+/// The built-in push server, if it has an address.
+async fn open_push(config: &Config, listeners: &Listeners, parts: &Ingest) -> Result<Option<Arc<Push>>, StartError> {
+    if listeners.push.is_none() {
+        return Ok(None);
+    }
+    let (store, clock, ids) = (Arc::clone(&parts.store), Arc::clone(&parts.clock), Arc::clone(&parts.ids));
+    Ok(Some(Push::open(store, clock, ids, config.push.keep_hours).await?))
+}
+
+fn open_figures(ingest: &Ingest, messages: &Messages) -> Arc<Figures> {
+    let (store, clock, metrics) = (Arc::clone(&ingest.store), Arc::clone(&ingest.clock), Arc::clone(&ingest.metrics));
+    Arc::new(Figures::new(store, clock, metrics, Arc::clone(&messages.signals)))
 }
 
 /// Listens on the configured addresses, and puts the ports that were given into the configuration.

@@ -4,9 +4,13 @@
 //! `app` puts the parts together; `http` is what every call has in common; `cli` is the command line.
 
 pub mod admin;
+pub mod alerts;
 pub mod app;
 pub mod audit;
 pub mod bench;
+pub mod bus;
+pub mod business;
+pub mod centre;
 pub mod channel;
 pub mod cli;
 pub mod clock;
@@ -14,16 +18,21 @@ pub mod config;
 pub mod demo;
 pub mod engine;
 pub mod events;
+pub mod figures;
 pub mod http;
 pub mod inbox;
+pub mod incidents;
 pub mod ingest;
 pub mod messages;
+pub mod origin;
 pub mod outbound;
 pub mod push;
 pub mod reload;
 pub mod rules;
 pub mod schedules;
 pub mod secrets;
+pub mod tickets;
 pub mod tokens;
 pub mod trace;
+pub mod ui;
 pub mod workers;

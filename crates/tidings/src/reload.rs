@@ -89,7 +89,7 @@ impl Services {
             return Err(Problem::conflict("this server was started without a configuration that can be read again"));
         };
         let mut new = source().map_err(|problems| refused(&problems))?;
-        let schedules = new.schedules.clone();
+        let (schedules, process_alerts) = (new.schedules.clone(), new.process_alerts.clone());
         let difference = {
             let mut current = self.reload.current.lock().unwrap_or_else(PoisonError::into_inner);
             if new.listen.port() == 0 {
@@ -100,12 +100,15 @@ impl Services {
                 new.push.listen = current.push.listen;
             }
             let difference = current.reloadable_difference(&new);
-            self.rules.take_file_rules(&new.rules)?;
+            self.rules.take_file_rules(&crate::app::file_rules(&new))?;
+            self.incidents.take_over(&new.monitors);
             self.limits.take_over(&new.limits);
+            self.alerts.take_over(&new.process_alerts);
             *current = new;
             difference
         };
         self.schedules.load(&schedules, self.clock.now()).await?;
+        self.take_authorized_accounts(&process_alerts).await?;
         let details = json!({ "changed": difference.changed, "needs_restart": difference.needs_restart });
         let action = Action::new("config.reload", "config", "file").details(details);
         self.audit.record_with(user, correlation_id, action, Vec::new()).await?;

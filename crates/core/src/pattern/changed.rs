@@ -10,12 +10,23 @@ use super::number::Num;
 const SIDES: [(&str, &str); 4] =
     [("OldImage", "NewImage"), ("oldImage", "newImage"), ("old", "new"), ("before", "after")];
 
+/// The segments of a field's path.
+type Path = Box<[Box<str>]>;
+
 /// The same field under the other image; `None` if no segment of the path names one.
-pub(super) fn other_side(path: &[Box<str>]) -> Option<Box<[Box<str>]>> {
+pub(super) fn other_side(path: &[Box<str>]) -> Option<Path> {
     let (position, name) = path.iter().enumerate().find_map(|(i, segment)| Some((i, counterpart(segment)?)))?;
-    let mut other: Box<[Box<str>]> = path.into();
+    let mut other: Path = path.into();
     *other.get_mut(position)? = name.into();
     Some(other)
+}
+
+/// The same field under the old image and under the new one.
+pub(super) fn both_sides(path: &[Box<str>]) -> Option<(Path, Path)> {
+    let other = other_side(path)?;
+    let segment = path.iter().find(|segment| counterpart(segment).is_some())?;
+    let here_is_old = SIDES.iter().any(|(old, _)| **segment == **old);
+    Some(if here_is_old { (path.into(), other) } else { (other, path.into()) })
 }
 
 fn counterpart(segment: &str) -> Option<&'static str> {

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use super::PatternError;
+use super::changed;
 use super::json::Json;
 use super::limits::{MAX_COMBINATIONS, MAX_COMBINED_FIELDS, MAX_DEPTH, MAX_PATTERN_BYTES};
 use super::operators::{self, OPERATORS};
@@ -132,11 +133,13 @@ impl Compiler {
         let choices = match value {
             Json::Object(members) => self.object(members, place, depth + 1, in_or)?,
             Json::Array(items) => {
-                let field = operators::field(&self.path, items, place, &mut self.budget)?;
-                let position = u16::try_from(self.fields.len())
-                    .map_err(|_| place.error("the pattern has more than 65,536 fields"))?;
-                self.fields.push(field);
-                vec![vec![position]]
+                let path = std::mem::take(&mut self.path);
+                let positions = match from_and_to(items) {
+                    Some(wanted) => self.changed(&path, wanted, place)?,
+                    None => vec![self.field(&path, items, place)?],
+                };
+                self.path = path;
+                vec![positions]
             }
             other => {
                 return Err(place.error(format!("must be an array of values or an object, not {}", other.kind())));
@@ -144,6 +147,47 @@ impl Compiler {
         };
         self.path.pop();
         Ok(choices)
+    }
+
+    /// Adds a field; gives its position.
+    fn field(&mut self, path: &[Box<str>], items: &[Json], place: Place<'_>) -> Result<u16, PatternError> {
+        let field = operators::field(path, items, place, &mut self.budget)?;
+        let position =
+            u16::try_from(self.fields.len()).map_err(|_| place.error("the pattern has more than 65,536 fields"))?;
+        self.fields.push(field);
+        Ok(position)
+    }
+
+    /// `{"changed": {"from": […], "to": […]}}`: changed, and what the old and the new value must be, each a field of
+    /// its own.
+    fn changed(
+        &mut self,
+        path: &[Box<str>],
+        wanted: &[(String, Json)],
+        place: Place<'_>,
+    ) -> Result<Vec<u16>, PatternError> {
+        let differs = [Json::Object(vec![("changed".to_owned(), Json::Bool(true))])];
+        let mut positions = vec![self.field(path, &differs, place)?];
+        let item = place.item(0);
+        let place = item.key("changed");
+        let Some((old, new)) = changed::both_sides(path) else { return Ok(positions) };
+        if wanted.is_empty() {
+            return Err(place.error("needs `from`, `to`, or both; or write true"));
+        }
+        refuse_repeated_keys(wanted, place)?;
+        for (key, value) in wanted {
+            let place = place.key(key);
+            let path = match key.as_str() {
+                "from" => &old,
+                "to" => &new,
+                _ => return Err(place.error("is unknown; there are `from` and `to`")),
+            };
+            let Json::Array(items) = value else {
+                return Err(place.error(format!("must be an array of values, not {}", value.kind())));
+            };
+            positions.push(self.field(path, items, place)?);
+        }
+        Ok(positions)
     }
 
     fn or(&mut self, value: &Json, place: Place<'_>, depth: usize) -> Result<Choices, PatternError> {
@@ -193,6 +237,15 @@ impl<'a> Place<'a> {
             Step::Key(key) => write!(out, "[{key:?}]"),
             Step::Item(position) => write!(out, "[{position}]"),
         };
+    }
+}
+
+/// What stands in a list that consists of `changed` with an object.
+fn from_and_to(items: &[Json]) -> Option<&[(String, Json)]> {
+    let [Json::Object(operator)] = items else { return None };
+    match operator.as_slice() {
+        [(name, Json::Object(wanted))] if name == "changed" => Some(wanted),
+        _ => None,
     }
 }
 

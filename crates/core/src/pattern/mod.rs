@@ -27,6 +27,9 @@
 //! only one of the two is there; `false` if both are there and equal; neither, if neither is there. Values are compared
 //! whole, so the field may also be an object or array; numbers by value, arrays in order, objects in any order. A value
 //! is there if its key is, even with null, `[]` or `{}`.
+//!
+//! `{"changed": {"from": […], "to": […]}}`, alone in its list, also says what the old and the new value must be, each as
+//! a field's list does; either may be left out.
 
 mod changed;
 mod compile;

@@ -39,6 +39,12 @@ impl Num {
         short_integer(text).or_else(|| Num::from_json(&serde_json::from_str::<Number>(text).ok()?))
     }
 
+    /// Whether no other number has the same nearest double: so it is below 2^53.
+    pub(super) fn is_alone(self) -> bool {
+        const LIMIT: f64 = 9_007_199_254_740_992.0;
+        self.order > order_of(-LIMIT) && self.order < order_of(LIMIT)
+    }
+
     /// The nearest double's place among all doubles. Equal places do not prove equal numbers.
     pub(super) fn order(self) -> u64 {
         self.order

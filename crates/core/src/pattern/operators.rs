@@ -71,6 +71,9 @@ impl Draft {
                 true => self.field.present = true,
                 false => self.field.absent = true,
             },
+            "changed" if matches!(operand, Json::Object(_)) => {
+                return Err(place.error("`changed` with `from` or `to` must be alone in its list"));
+            }
             "changed" => self.changed(boolean(operand, place)?, place)?,
             "numeric" => match numeric(operand, place)? {
                 Numeric::Equal(number) => self.numbers.push(number),

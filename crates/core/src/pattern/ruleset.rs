@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::compile::{Combinations, Compiled};
-use super::index::{self, Buffers, Guard, Key, Posting, RuleId};
+use super::index::{self, Buffers, Guard, Key, Posting, RuleId, Verdict};
 use super::paths::{NodeId, Paths};
 use super::predicate::Field;
 use super::verify::{self, FieldNodes, Seen};
@@ -21,7 +21,9 @@ use super::{EventError, Pattern};
 #[derive(Debug, Clone)]
 pub struct RuleSet<K> {
     paths: Paths,
-    rules: Vec<Option<Rule<K>>>,
+    rules: Vec<Option<Rule>>,
+    /// By rule. Apart, since most matches are decided without the rule itself, and all are named.
+    names: Vec<Option<K>>,
     free: Vec<RuleId>,
     ids: FxHashMap<K, RuleId>,
     /// Nodes under which rules wait for a path to be absent.
@@ -40,8 +42,7 @@ pub struct Scratch {
 }
 
 #[derive(Debug, Clone)]
-struct Rule<K> {
-    id: K,
+struct Rule {
     pattern: Arc<Compiled>,
     nodes: Box<[FieldNodes]>,
     posted: Posted,
@@ -73,6 +74,7 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
         RuleSet {
             paths: Paths::new(),
             rules: Vec::new(),
+            names: Vec::new(),
             free: Vec::new(),
             ids: FxHashMap::default(),
             absent: BTreeSet::new(),
@@ -92,22 +94,27 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
         self.remove(&id);
         let rule = self.free.pop().unwrap_or_else(|| {
             self.rules.push(None);
+            self.names.push(None);
             (self.rules.len() - 1) as RuleId
         });
         let pattern = Arc::clone(&pattern.compiled);
         let nodes = verify::acquire(&pattern, &mut self.paths);
         let posted = self.best_fields(&pattern, &nodes);
         let proven = match posted {
-            Posted::One(field) => pattern.fields.get(field).is_some_and(|field| index::keys(field).all(index::proves)),
+            Posted::One(field) => pattern.fields.get(field).is_some_and(index::proves),
             Posted::Each(_) => false,
         };
-        let posting = Posting { rule, guard: self.guard(&pattern, &nodes, &posted) };
+        let guard = self.guard(&pattern, &nodes, &posted);
+        let asked = 1 + usize::from(!matches!(guard, Guard::None));
+        let whole = proven && matches!(pattern.combinations, Combinations::All) && pattern.fields.len() == asked;
+        let posting = Posting { rule, whole, guard };
         for (field, nodes) in posted_fields(&pattern, &nodes, &posted) {
             self.post(field, nodes, posting);
         }
         self.ids.insert(id.clone(), rule);
-        if let Some(slot) = self.rules.get_mut(rule as usize) {
-            *slot = Some(Rule { id, pattern, nodes, posted, proven });
+        if let (Some(slot), Some(name)) = (self.rules.get_mut(rule as usize), self.names.get_mut(rule as usize)) {
+            *slot = Some(Rule { pattern, nodes, posted, proven });
+            *name = Some(id);
         }
     }
 
@@ -121,6 +128,9 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
             self.unpost(field, nodes, rule);
         }
         verify::release(&pattern, &mut self.paths);
+        if let Some(name) = self.names.get_mut(rule as usize) {
+            *name = None;
+        }
         self.free.push(rule);
         true
     }
@@ -135,11 +145,16 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
         }
         let Scratch { record, buffers, called, event: number, matched } = scratch;
         let seen = Seen { text: event, record };
+        // With one value at each path and no array's elements to tell apart, a rule is called up by one key at most,
+        // and key and guard speak of the same values as the rule would.
+        let plain = seen.record.scopes.len() == 1 && !seen.record.repeats;
         let mut call = |posting: &Posting| {
-            if !posting.guard.lets_pass(seen) {
-                return;
-            }
             let id = posting.rule;
+            match posting.guard.judge(seen) {
+                Verdict::Unsatisfied => return,
+                Verdict::Satisfied if plain && posting.whole => return matched.push(id),
+                Verdict::Satisfied | Verdict::Unsure => {}
+            }
             let Some(last) = called.get_mut(id as usize).filter(|last| **last != *number) else { return };
             *last = *number;
             if self.rule(id).is_some_and(|rule| rule.matches(seen)) {
@@ -156,7 +171,7 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
                 index.absent().each(&mut call);
             }
         }
-        let mut ids: Vec<&K> = matched.iter().filter_map(|&rule| Some(&self.rule(rule)?.id)).collect();
+        let mut ids: Vec<&K> = matched.iter().filter_map(|&rule| self.names.get(rule as usize)?.as_ref()).collect();
         ids.sort_unstable();
         Ok(ids)
     }
@@ -170,7 +185,7 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
         }
     }
 
-    fn rule(&self, id: RuleId) -> Option<&Rule<K>> {
+    fn rule(&self, id: RuleId) -> Option<&Rule> {
         self.rules.get(id as usize)?.as_ref()
     }
 
@@ -238,7 +253,7 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
     }
 }
 
-impl<K> Rule<K> {
+impl Rule {
     fn matches(&self, seen: Seen<'_>) -> bool {
         let proven = match self.posted {
             // Where arrays were entered, the value that called the rule up may be bound to an element.

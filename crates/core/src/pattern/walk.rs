@@ -24,6 +24,8 @@ pub(super) struct Record {
     sightings: Vec<Sighting>,
     /// Strings that had escapes.
     decoded: String,
+    /// Whether some path has more than one leaf.
+    pub(super) repeats: bool,
     /// Numbers each object, in all events, so that `sightings` need no clearing.
     objects: u64,
     /// Numbers the events, so that `chains` need no clearing.
@@ -217,6 +219,7 @@ impl Walker<'_> {
 impl Record {
     fn begin(&mut self, nodes: usize) {
         self.event += 1;
+        self.repeats = false;
         self.leaves.clear();
         self.decoded.clear();
         self.scopes.clear();
@@ -240,6 +243,7 @@ impl Record {
             last.next = position;
         }
         chain.last = position;
+        self.repeats = true;
     }
 
     fn sight(&mut self, node: NodeId, sighting: Sighting) {
@@ -257,6 +261,7 @@ impl Record {
     }
 
     /// The leaves at a node, in the order of the text, dead ones left out. Each with its position.
+    #[inline]
     pub(super) fn leaves_at(&self, node: NodeId) -> impl Iterator<Item = (u32, &Leaf)> {
         self.chain(node, 0)
     }
@@ -266,6 +271,7 @@ impl Record {
         self.chain(node, 1)
     }
 
+    #[inline]
     fn chain(&self, node: NodeId, kind: usize) -> impl Iterator<Item = (u32, &Leaf)> {
         let chain = self.chains.get(node as usize).and_then(|chains| chains.get(kind));
         let mut at = chain.filter(|chain| chain.event == self.event).map_or(NONE, |chain| chain.first);
@@ -274,6 +280,16 @@ impl Record {
             Some((std::mem::replace(&mut at, leaf.next), leaf))
         })
         .filter(|(_, leaf)| !matches!(leaf.value, Value::Dead))
+    }
+
+    /// A leaf's text; `None` for what is no text.
+    #[inline]
+    pub(super) fn bytes<'a>(&'a self, text: &'a str, value: Value) -> Option<&'a [u8]> {
+        match value {
+            Value::Text(start, end) => text.as_bytes().get(start as usize..end as usize),
+            Value::Decoded(start, end) => self.decoded.as_bytes().get(start as usize..end as usize),
+            Value::Dead | Value::Whole(..) | Value::Null | Value::Bool(_) | Value::Number(_) => None,
+        }
     }
 
     /// A leaf's value; `None` for what is no leaf.

@@ -27,6 +27,12 @@ impl Workload {
         Workload { tenants: (rules as u64 / RULES_PER_TENANT).max(1), random: SplitMix(seed) }
     }
 
+    /// For rules of this many tenants, however many rules each of them has.
+    #[must_use]
+    pub fn with_tenants(self, tenants: usize) -> Workload {
+        Workload { tenants: (tenants as u64).max(1), ..self }
+    }
+
     /// The next rule's pattern.
     pub fn pattern(&mut self) -> String {
         let keyed = self.random.below(10) < 9;

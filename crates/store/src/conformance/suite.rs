@@ -49,12 +49,16 @@ impl Default for Tables {
             .index(BY_OWNER, ("owner".into(), KeyKind::S), None)
             .index(BY_CODE, ("group".into(), KeyKind::S), Some(("code".into(), KeyKind::B)))
             .local_index(BY_TITLE, ("title".into(), KeyKind::S))
-            .ttl("expires");
+            .ttl("expires")
+            // What these allow an engine to do must not be seen.
+            .lists(1)
+            .ordered()
+            .mostly_new();
         Self {
             text,
             numbers: Table::new("conformance-numbers", "pk", KeyKind::S).sort("sk", KeyKind::N),
             bytes: Table::new("conformance-bytes", "pk", KeyKind::B).sort("sk", KeyKind::B),
-            plain: Table::new("conformance-plain", "pk", KeyKind::S).ttl("expires"),
+            plain: Table::new("conformance-plain", "pk", KeyKind::S).ttl("expires").mostly_new(),
             counted: Table::new("conformance-counted", "pk", KeyKind::N),
         }
     }

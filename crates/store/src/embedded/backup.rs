@@ -3,13 +3,15 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use fjall::{Database, Keyspace, PersistMode, Readable};
+use fjall::{Database, PersistMode, Readable};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Embedded, layout, open_database, read_failed, read_sequence};
+use super::{Embedded, Keyspaces, layout, open_database, read_failed, read_sequence};
 use crate::Error;
 
-const MAGIC: &[u8] = b"tidings backup 1\n";
+const MAGIC: &[u8] = b"tidings backup 2\n";
+/// Written by stores that kept no table apart; otherwise the same.
+const MAGIC_BEFORE: &[u8] = b"tidings backup 1\n";
 const END: u8 = 0xFF;
 /// No entry is longer: an item, its key, and room to spare.
 const ENTRY_BYTES: u32 = 1024 * 1024;
@@ -33,7 +35,8 @@ impl Embedded {
         let failed = |e| Error::failed("cannot write the backup", e);
         out.write_all(MAGIC).map_err(failed)?;
         let mut entries = 0;
-        for (tag, keyspace) in [(0_u8, &self.items), (1, &self.index)] {
+        let spaces = &self.spaces;
+        for (tag, keyspace) in [(0_u8, &spaces.items), (1, &spaces.index), (2, &spaces.apart)] {
             for pair in snapshot.iter(keyspace) {
                 let (key, value) = pair.into_inner().map_err(read_failed)?;
                 write_entry(&mut out, tag, &key, &value).map_err(failed)?;
@@ -48,7 +51,7 @@ impl Embedded {
             out.inner.flush()
         };
         end().map_err(failed)?;
-        let sequence = snapshot.get(&self.items, super::SEQUENCE_KEY).map_err(read_failed)?;
+        let sequence = snapshot.get(&spaces.items, super::SEQUENCE_KEY).map_err(read_failed)?;
         let sequence = sequence.and_then(|bytes| Some(u64::from_be_bytes(bytes.first_chunk().copied()?))).unwrap_or(0);
         Ok(BackupSummary { entries, bytes: out.bytes, sequence })
     }
@@ -78,14 +81,14 @@ fn restore_into(input: &mut dyn Read, dir: &Path) -> Result<BackupSummary, Error
 }
 
 fn fill(input: &mut dyn Read, unfinished: &Path) -> Result<BackupSummary, Error> {
-    let (db, items, index) = open_database(unfinished, 16 * 1024 * 1024)?;
+    let (db, spaces) = open_database(unfinished, 16 * 1024 * 1024)?;
     let mut input = Hashing { inner: input, hash: Xxh3::new(), bytes: 0 };
     let mut magic = vec![0; MAGIC.len()];
     input.read_exact(&mut magic).map_err(cut)?;
-    if magic != MAGIC {
+    if magic != MAGIC && magic != MAGIC_BEFORE {
         return Err(Error::Open("the file is no tidings backup".to_owned()));
     }
-    let entries = read_entries(&mut input, &db, &items, &index)?;
+    let entries = read_entries(&mut input, &db, &spaces)?;
     let digest = input.hash.digest128();
     let mut expected = [0; 16];
     input.inner.read_exact(&mut expected).map_err(cut)?;
@@ -93,16 +96,11 @@ fn fill(input: &mut dyn Read, unfinished: &Path) -> Result<BackupSummary, Error>
         return Err(Error::Corrupt("the backup is damaged: its checksum does not fit".to_owned()));
     }
     db.persist(PersistMode::SyncAll).map_err(|e| Error::failed("cannot finish the restore", e))?;
-    let sequence = read_sequence(&items)?;
+    let sequence = read_sequence(&spaces.items)?;
     Ok(BackupSummary { entries, bytes: input.bytes, sequence })
 }
 
-fn read_entries(
-    input: &mut Hashing<&mut dyn Read>,
-    db: &Database,
-    items: &Keyspace,
-    index: &Keyspace,
-) -> Result<u64, Error> {
+fn read_entries(input: &mut Hashing<&mut dyn Read>, db: &Database, spaces: &Keyspaces) -> Result<u64, Error> {
     let write = |batch: fjall::OwnedWriteBatch| batch.commit().map_err(|e| Error::failed("cannot write", e));
     let mut batch = db.batch();
     let mut entries = 0;
@@ -110,8 +108,9 @@ fn read_entries(
         let mut tag = [0];
         input.read_exact(&mut tag).map_err(cut)?;
         let keyspace = match tag {
-            [0] => items,
-            [1] => index,
+            [0] => &spaces.items,
+            [1] => &spaces.index,
+            [2] => &spaces.apart,
             [END] => break,
             _ => return Err(Error::Corrupt("the backup is damaged".to_owned())),
         };

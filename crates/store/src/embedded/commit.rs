@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use fjall::{Database, Keyspace, PersistMode, Slice};
+use fjall::{Database, PersistMode, Slice};
 use tokio::sync::{mpsc, oneshot};
 
-use super::group::{Change, Group};
+use super::group::{Change, Group, Listed};
 use super::plan::{self, Action, Plan, Step};
-use super::{Shared, keys};
+use super::{Keyspaces, Shared, keys};
 use crate::Error;
 use crate::codec;
 use crate::error::FailedCondition;
@@ -32,10 +32,10 @@ pub enum Request {
 
 pub struct Committer {
     pub db: Database,
-    pub items: Keyspace,
-    pub index: Keyspace,
+    pub spaces: Keyspaces,
     pub shared: Arc<Shared>,
     pub requests: mpsc::Receiver<Request>,
+    pub listed: Listed,
     /// For the negative control of the crash tests only: acknowledge what is not on disk yet.
     pub acknowledge_before_fsync: bool,
 }
@@ -110,9 +110,9 @@ impl Committer {
         let mut present = Vec::with_capacity(plan.steps.len());
         let mut failed = Vec::new();
         for (write, step) in plan.steps.iter().enumerate() {
-            let stored = if step.needs_present() { self.present(&step.item_key, group)? } else { None };
-            let visible = stored.as_ref().filter(|item| !step.write.table().is_expired(item, now));
-            if !step.write.condition().holds(visible) {
+            let stored = if step.needs_present() { self.present(step, group)? } else { None };
+            let visible = stored.as_ref().filter(|item| !step.table.is_expired(item, now));
+            if !step.condition.holds(visible) {
                 failed.push(FailedCondition { write, found: visible.cloned() });
             }
             present.push(stored);
@@ -120,21 +120,37 @@ impl Committer {
         if !failed.is_empty() {
             return Err(Error::Conflict { failed });
         }
+        let tables = &self.shared.tables;
         // Everything that can still be refused is worked out before the group is touched.
         let mut changes = Vec::with_capacity(plan.steps.len());
         for (step, stored) in plan.steps.into_iter().zip(present) {
             changes.extend(change(step, stored, now)?);
         }
-        changes.into_iter().for_each(|change| group.add(change));
+        for change in changes {
+            let absent = change.item_key.first_chunk().and_then(|id| tables.absent.get(&u16::from_be_bytes(*id)));
+            if let Some(absent) = absent.filter(|_| change.bytes.is_some()) {
+                // Before anybody asks again, be it for this very group.
+                absent.note(&change.item_key);
+            }
+            group.add(change);
+        }
         Ok(())
     }
 
+    fn present(&self, step: &Step, group: &Group) -> Result<Option<Item>, Error> {
+        let absent = self.shared.tables.absent.get(&step.ids.table);
+        if absent.is_some_and(|absent| absent.is_sure(&step.item_key)) {
+            return Ok(None);
+        }
+        self.item(&step.item_key, step.ids.apart, group)
+    }
+
     /// The item under a key as the group so far leaves it, expired or not.
-    fn present(&self, item_key: &Slice, group: &Group) -> Result<Option<Item>, Error> {
+    fn item(&self, item_key: &Slice, apart: bool, group: &Group) -> Result<Option<Item>, Error> {
         if let Some(changed) = group.item(item_key) {
             return changed.map(|bytes| codec::decode(bytes)).transpose();
         }
-        let bytes = self.items.get(item_key).map_err(|e| Error::failed("cannot read an item", e))?;
+        let bytes = self.spaces.items(apart).get(item_key).map_err(|e| Error::failed("cannot read an item", e))?;
         bytes.map(|bytes| codec::decode(&bytes)).transpose()
     }
 
@@ -142,14 +158,22 @@ impl Committer {
         let now = self.shared.clock.now().as_second();
         let mut swept = 0;
         for (list_key, list) in lists {
-            for item_key in keys::items_of_list(&list).map(Slice::from) {
-                let Some((table, ids)) = self.shared.tables.of_item_key(&item_key) else { continue };
-                // The list is a hint: the item may be gone since, or have got another expiry.
-                let Some(item) = self.present(&item_key, group)?.filter(|item| table.is_expired(item, now)) else {
+            for key in keys::keys_of_list(&list).map(Slice::from) {
+                let Some((table, ids)) = self.shared.tables.of_item_key(&key) else {
+                    // A list of index entries. Whatever gave one of its items a longer life wrote its entries again.
+                    if self.shared.tables.is_entry_list(&key) {
+                        group.lists_done.push(key);
+                    }
                     continue;
                 };
-                let gone = plan::entries(table, ids, &table.key_of(&item)?, &item);
-                group.add(Change { item_key, bytes: None, gone, new: Vec::new(), expiry: None });
+                // The list is a hint: the item may be gone since, or have got another expiry.
+                let item = self.item(&key, ids.apart, group)?;
+                let Some(item) = item.filter(|item| table.is_expired(item, now)) else { continue };
+                let gone = plan::entries(table, ids, &key, &item)?;
+                let apart = ids.apart;
+                let change =
+                    Change { item_key: key, apart, bytes: None, gone, new: Vec::new(), expires: None, expiry: None };
+                group.add(change);
                 swept += 1;
             }
             group.lists_done.push(list_key);
@@ -157,7 +181,7 @@ impl Committer {
         Ok(swept)
     }
 
-    fn write(&self, group: Group, now: std::time::Duration) -> Result<(), Refusal> {
+    fn write(&mut self, group: Group, now: std::time::Duration) -> Result<(), Refusal> {
         if let Some(why) = self.shared.broken() {
             return Err(Refusal::Broken(why));
         }
@@ -169,8 +193,8 @@ impl Committer {
         }
         let sequence = self.shared.next_sequence();
         let mut batch = fjall::OwnedWriteBatch::with_capacity(self.db.clone(), group.writes_about());
-        group.write_to(&mut batch, &self.items, &self.index, sequence);
-        batch.insert(&self.items, super::SEQUENCE_KEY, sequence.to_be_bytes().to_vec());
+        group.write_to(&mut batch, &self.spaces, &mut self.listed, sequence);
+        batch.insert(&self.spaces.items, super::SEQUENCE_KEY, sequence.to_be_bytes().to_vec());
         let mode = if self.acknowledge_before_fsync { PersistMode::Buffer } else { PersistMode::SyncData };
         match batch.durability(Some(mode)).commit() {
             Ok(()) => {
@@ -191,25 +215,30 @@ impl Committer {
 
 /// What a step does to the store, given the item as it is.
 fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, Error> {
-    let Step { ids, key, item_key, action, write } = step;
-    let table = write.table();
+    let looked_for = step.needs_present();
+    let Step { ids, table, item_key, action, .. } = step;
     let gone = match &stored {
-        Some(item) if !matches!(action, Action::Check) => plan::entries(table, &ids, &key, item),
+        Some(item) if !matches!(action, Action::Check) => plan::entries(&table, &ids, &item_key, item)?,
         _ => Vec::new(),
     };
     let had_expiry = stored.as_ref().and_then(|item| table.expiry_of(item));
+    let apart = ids.apart;
     let after = match action {
         Action::Check => return Ok(None),
-        Action::Delete if stored.is_none() => return Ok(None),
-        Action::Delete => return Ok(Some(Change { item_key, bytes: None, gone, new: Vec::new(), expiry: None })),
+        Action::Delete if looked_for && stored.is_none() => return Ok(None),
+        Action::Delete => {
+            let change = Change { item_key, apart, bytes: None, gone, new: Vec::new(), expires: None, expiry: None };
+            return Ok(Some(change));
+        }
         Action::Put(after) => after,
-        Action::Update => {
+        Action::Update(write) => {
             let before = stored.filter(|item| !table.is_expired(item, now));
             let Some(after) = write.apply(before)? else { return Ok(None) };
-            plan::stored(table, &ids, &key, &after)
+            plan::stored(&table, &ids, &item_key, &after, after.size())?
         }
     };
     // An expiry that was there before is on a list already.
-    let expiry = after.expiry.filter(|expiry| Some(*expiry) != had_expiry);
-    Ok(Some(Change { item_key, bytes: Some(after.bytes), gone, new: after.entries, expiry }))
+    let expires = after.expiry;
+    let expiry = expires.filter(|expiry| Some(*expiry) != had_expiry);
+    Ok(Some(Change { item_key, apart, bytes: Some(after.bytes), gone, new: after.entries, expires, expiry }))
 }

@@ -1,43 +1,82 @@
 //! What one group of transactions will change, item by item.
 
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 
-use fjall::{Keyspace, OwnedWriteBatch, Slice};
-use rustc_hash::FxHashMap;
+use fjall::{OwnedWriteBatch, Slice};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::keys;
+use super::plan::Entry;
+use super::{Keyspaces, keys};
 
-/// Items in one part of an expiry list.
-const LIST_ITEMS: usize = 1000;
+/// Keys in one part of a list, and bytes.
+const LIST_KEYS: usize = 1000;
+const LIST_BYTES: usize = 256 * 1024;
+/// Entries that stand in lists and share a start, at the most: a query that needs one of them reads all of them.
+const LISTED: usize = 4000;
+/// Starts of entries that are remembered at the most; then the memory starts anew.
+const REMEMBERED: usize = 100_000;
 
 /// What one transaction does to one item.
 pub struct Change {
     pub item_key: Slice,
+    /// Whether its table is kept apart.
+    pub apart: bool,
     /// The item's new bytes; `None` removes it.
     pub bytes: Option<Slice>,
     /// Index entries that led to the item as it was.
-    pub gone: Vec<Slice>,
-    pub new: Vec<Slice>,
-    /// A second at which the item will expire, if no list knows it yet.
+    pub gone: Vec<Entry>,
+    pub new: Vec<Entry>,
+    /// The second at which the item will expire, if it does.
+    pub expires: Option<i64>,
+    /// The same, if no list knows it yet.
     pub expiry: Option<i64>,
 }
 
 /// The changes of a group, by item: a later one replaces an earlier one.
 #[derive(Default)]
 pub struct Group {
-    items: FxHashMap<Slice, Pending>,
+    items: Vec<Pending>,
+    places: FxHashMap<Slice, usize>,
     expiries: BTreeMap<i64, Vec<Slice>>,
-    /// Expiry lists that have been dealt with.
+    /// Lists that have been dealt with.
     pub lists_done: Vec<Slice>,
     pub transactions: usize,
     pub bytes: usize,
 }
 
 struct Pending {
+    item_key: Slice,
+    apart: bool,
     bytes: Option<Slice>,
     /// Entries on disk that lead to the item as it was before the group.
-    gone: Vec<Slice>,
-    new: Vec<Slice>,
+    gone: Vec<Entry>,
+    new: Vec<Entry>,
+    expires: Option<i64>,
+}
+
+/// Entries of a group that start alike.
+#[derive(Default)]
+struct Crowd {
+    entries: Vec<Entry>,
+    /// When the last of the items expires.
+    expires: i64,
+}
+
+/// How many entries stand in lists, by a hash of what they share. Who shares a hash only gets fewer lists.
+#[derive(Default)]
+pub struct Listed(FxHashMap<u64, usize>);
+
+impl Listed {
+    /// Whether `more` entries that start with `shared` may go into a list.
+    fn admit(&mut self, shared: &[u8], more: usize) -> bool {
+        if self.0.len() >= REMEMBERED {
+            self.0.clear();
+        }
+        let count = self.0.entry(FxBuildHasher.hash_one(shared)).or_default();
+        *count = count.saturating_add(more);
+        *count <= LISTED
+    }
 }
 
 impl Group {
@@ -47,50 +86,112 @@ impl Group {
 
     /// The item as the group leaves it: `None` if the group does not touch it, `Some(None)` if it removes it.
     pub fn item(&self, item_key: &Slice) -> Option<Option<&Slice>> {
-        self.items.get(item_key).map(|pending| pending.bytes.as_ref())
+        let place = self.places.get(item_key)?;
+        self.items.get(*place).map(|pending| pending.bytes.as_ref())
     }
 
     pub fn add(&mut self, change: Change) {
-        let Change { item_key, bytes, gone, new, expiry } = change;
+        let Change { item_key, apart, bytes, gone, new, expires, expiry } = change;
         if let Some(second) = expiry {
             self.expiries.entry(second).or_default().push(item_key.clone());
         }
-        match self.items.get_mut(&item_key) {
+        match self.places.get(&item_key).and_then(|place| self.items.get_mut(*place)) {
             // `gone` names entries of an earlier change in this group, which will never be written.
-            Some(pending) => (pending.bytes, pending.new) = (bytes, new),
-            None => drop(self.items.insert(item_key, Pending { bytes, gone, new })),
+            Some(pending) => (pending.bytes, pending.new, pending.expires) = (bytes, new, expires),
+            None => {
+                self.places.insert(item_key.clone(), self.items.len());
+                self.items.push(Pending { item_key, apart, bytes, gone, new, expires });
+            }
         }
     }
 
     /// How many writes there will be, to make room for.
     pub fn writes_about(&self) -> usize {
-        self.items.len() * 4 + self.expiries.len() + self.lists_done.len() + 1
+        self.items.len() * 3 + self.expiries.len() + self.lists_done.len() + 1
     }
 
-    pub fn write_to(self, batch: &mut OwnedWriteBatch, items: &Keyspace, index: &Keyspace, sequence: u64) {
-        for (item_key, pending) in self.items {
+    pub fn write_to(self, batch: &mut OwnedWriteBatch, spaces: &Keyspaces, listed: &mut Listed, sequence: u64) {
+        let Self { items, mut expiries, lists_done, .. } = self;
+        let mut crowds: FxHashMap<Vec<u8>, Crowd> = FxHashMap::default();
+        for pending in items {
             for entry in pending.gone {
+                // An entry in a list stays there, and leads to nothing any more.
                 if !pending.new.contains(&entry) {
-                    batch.remove(index, entry);
+                    batch.remove(&spaces.index, entry.key);
                 }
             }
             for entry in pending.new {
-                batch.insert(index, entry, Slice::from([]));
+                let shared = entry.shared.and_then(|len| entry.key.get(..len));
+                // A list goes when its items expire, so those that never do are in none.
+                let (Some(shared), Some(expires)) = (shared, pending.expires) else {
+                    batch.insert(&spaces.index, entry.key, Slice::from([]));
+                    continue;
+                };
+                if let Some(crowd) = crowds.get_mut(shared) {
+                    crowd.expires = crowd.expires.max(expires);
+                    crowd.entries.push(entry);
+                } else {
+                    crowds.insert(shared.to_vec(), Crowd { entries: vec![entry], expires });
+                }
             }
+            let items = if pending.apart { &spaces.apart } else { &spaces.items };
             match pending.bytes {
-                Some(bytes) => batch.insert(items, item_key, bytes),
-                None => batch.remove(items, item_key),
+                Some(bytes) => batch.insert(items, pending.item_key, bytes),
+                None => batch.remove(items, pending.item_key),
             }
         }
-        for (second, item_keys) in self.expiries {
-            for (part, item_keys) in (0_u32..).zip(item_keys.chunks(LIST_ITEMS)) {
-                let mut list = Vec::with_capacity(item_keys.len() * 64);
-                item_keys.iter().for_each(|item_key| keys::put_in_list(&mut list, item_key));
-                batch.insert(index, keys::expiry_list(second, sequence, part), list);
+        for (shared, crowd) in crowds {
+            write_crowd(batch, spaces, listed, &mut expiries, sequence, &shared, crowd);
+        }
+        for (second, item_keys) in expiries {
+            for (part, list) in parts(item_keys.iter().map(|item_key| &**item_key)) {
+                batch.insert(&spaces.index, keys::expiry_list(second, sequence, part), list);
             }
         }
-        for list in self.lists_done {
-            batch.remove(index, list);
+        for list in lists_done {
+            batch.remove(&spaces.index, list);
         }
     }
+}
+
+/// Writes entries that start alike: in lists, which expire with the last of their items, or one by one.
+fn write_crowd(
+    batch: &mut OwnedWriteBatch,
+    spaces: &Keyspaces,
+    listed: &mut Listed,
+    expiries: &mut BTreeMap<i64, Vec<Slice>>,
+    sequence: u64,
+    shared: &[u8],
+    crowd: Crowd,
+) {
+    if crowd.entries.len() < 2 || !listed.admit(shared, crowd.entries.len()) {
+        for entry in crowd.entries {
+            batch.insert(&spaces.index, entry.key, Slice::from([]));
+        }
+        return;
+    }
+    let rests = crowd.entries.iter().map(|entry| entry.key.get(shared.len()..).unwrap_or_default());
+    for (part, list) in parts(rests) {
+        let list_key = Slice::from(keys::entry_list(shared, sequence, part));
+        expiries.entry(crowd.expires).or_default().push(list_key.clone());
+        batch.insert(&spaces.index, list_key, list);
+    }
+}
+
+/// Keys as lists of a bounded size, numbered.
+fn parts<'a>(mut all: impl ExactSizeIterator<Item = &'a [u8]>) -> impl Iterator<Item = (u32, Vec<u8>)> {
+    let mut part = 0;
+    std::iter::from_fn(move || {
+        let mut list = Vec::with_capacity(all.len().min(LIST_KEYS) * 48);
+        let mut count = 0;
+        while count < LIST_KEYS
+            && list.len() < LIST_BYTES
+            && let Some(key) = all.next()
+        {
+            keys::put_in_list(&mut list, key);
+            count += 1;
+        }
+        part += 1;
+        (count > 0).then_some((part - 1, list))
+    })
 }

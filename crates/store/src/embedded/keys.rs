@@ -1,14 +1,15 @@
 //! Keys as bytes whose order is the order of the keys.
 //!
 //! Item: table id, partition, sort. Index entry: index id, its partition and sort, then the item's partition
-//! and sort (the latter left out where the index sorts by the same attribute). Expiry list: second, commit, part.
+//! and sort (the latter left out where the index sorts by the same attribute). Entry list: what its entries start
+//! with, commit, part. Expiry list: second, commit, part.
 //! Ids are assigned once and kept (`layout`). Each part of a key says where it ends, so that no partition's keys
 //! lie among another's.
 
 use crate::item::{Item, Key, KeyValue, Value};
 use crate::number::Number;
 use crate::query::Range;
-use crate::table::{Index, KeyKind};
+use crate::table::{Index, KeyKind, Table};
 
 /// Marks a zero byte inside text, where a bare zero would end it.
 const ESCAPED: u8 = 0xFF;
@@ -22,7 +23,7 @@ pub fn put(out: &mut Vec<u8>, value: &KeyValue) {
         KeyValue::S(text) => put_text(out, text.as_bytes()),
         KeyValue::B(bytes) => put_text(out, bytes),
         KeyValue::N(number) => {
-            out.extend(number.to_sortable());
+            number.put_sortable(out);
             return;
         }
     }
@@ -57,6 +58,17 @@ pub fn item(table: u16, key: &Key) -> Vec<u8> {
     out
 }
 
+/// The bytes of the key of an item, which has been checked.
+pub fn of_item(id: u16, table: &Table, item: &Item) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(96);
+    out.extend(id.to_be_bytes());
+    put_value(&mut out, item.get(&table.partition_attribute().0)?)?;
+    if let Some((sort, _)) = table.sort_attribute() {
+        put_value(&mut out, item.get(sort)?)?;
+    }
+    Some(out)
+}
+
 /// The bytes of an index entry: `entry` is the key in the index, `own` the key in the table. With `same_sort`
 /// both have the same sort key, and it stands there once.
 pub fn index_entry(index: u16, entry: &Key, own: &Key, same_sort: bool) -> Vec<u8> {
@@ -71,19 +83,42 @@ pub fn index_entry(index: u16, entry: &Key, own: &Key, same_sort: bool) -> Vec<u
     out
 }
 
-/// The index entry of an item that has been checked, or `None` if the item is not in the index.
-pub fn index_entry_of_item(id: u16, index: &Index, item: &Item, own: &Key, same_sort: bool) -> Option<Vec<u8>> {
+/// The index entry of an item that has been checked, or `None` if the item is not in the index. With the `same_sort`
+/// the sort key stands there once.
+pub fn index_entry_of_item(id: u16, index: &Index, item: &Item, own: &OwnKey<'_>, same_sort: bool) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(128);
     out.extend(id.to_be_bytes());
     put_value(&mut out, item.get(&index.partition.0)?)?;
+    let (partition, sort) = own.parts();
+    if same_sort {
+        out.extend_from_slice(sort);
+        out.extend_from_slice(partition);
+        return Some(out);
+    }
     if let Some((sort, _)) = &index.sort {
         put_value(&mut out, item.get(sort)?)?;
     }
-    put(&mut out, &own.partition);
-    if let (Some(sort), false) = (&own.sort, same_sort) {
-        put(&mut out, sort);
-    }
+    out.extend_from_slice(partition);
+    out.extend_from_slice(sort);
     Some(out)
+}
+
+/// The key of an item in bytes, taken apart.
+pub struct OwnKey<'a> {
+    key: &'a [u8],
+    sort_at: usize,
+}
+
+impl<'a> OwnKey<'a> {
+    pub fn new(table: &Table, key: &'a [u8]) -> Option<Self> {
+        let sort_at = 2 + part_len(key.get(2..)?, table.partition_attribute().1)?;
+        Some(Self { key, sort_at })
+    }
+
+    fn parts(&self) -> (&'a [u8], &'a [u8]) {
+        let (start, sort) = self.key.split_at_checked(self.sort_at).unwrap_or((self.key, &[]));
+        (start.get(2..).unwrap_or_default(), sort)
+    }
 }
 
 /// The same bytes as [`put`], from the attribute itself.
@@ -92,13 +127,37 @@ fn put_value(out: &mut Vec<u8>, value: &Value) -> Option<()> {
         Value::S(text) => put_text(out, text.as_bytes()),
         Value::B(bytes) => put_text(out, bytes),
         Value::N(number) => {
-            out.extend(number.to_sortable());
+            number.put_sortable(out);
             return Some(());
         }
         _ => return None,
     }
     out.extend([0, END]);
     Some(())
+}
+
+/// How many bytes of an index entry it shares with the others of its list: those up to the first `bytes` bytes of the
+/// sort key, which is text. `None` if the sort key is not longer than that; then the entry stands alone.
+pub fn shared_len(entry: &[u8], partition: KeyKind, bytes: usize) -> Option<usize> {
+    let start = 2 + part_len(entry.get(2..)?, partition)?;
+    let shared = entry.get(start..start + bytes)?;
+    // Neither the end of the key nor an escaped zero may be cut.
+    (!shared.contains(&0) && *entry.get(start + bytes)? != 0).then_some(start + bytes)
+}
+
+/// What the keys of the lists start with whose entries start with `shared`. It sorts before all of these entries.
+pub fn lists_of(shared: &[u8]) -> Vec<u8> {
+    [shared, &[0, END]].concat()
+}
+
+/// The key of one part of the list of entries that start with `shared` and came in the commit `sequence`.
+pub fn entry_list(shared: &[u8], sequence: u64, part: u32) -> Vec<u8> {
+    [shared, &[0, END], &sequence.to_be_bytes(), &part.to_be_bytes()].concat()
+}
+
+/// What the entries of a list start with.
+pub fn shared_of_list(list_key: &[u8]) -> Option<&[u8]> {
+    list_key.get(..list_key.len().checked_sub(14)?)
 }
 
 /// The key of one part of the list of items that got the expiry `second` in the commit `sequence`.
@@ -118,14 +177,14 @@ pub fn expiry_bound(second: i64) -> Vec<u8> {
     out
 }
 
-/// Adds an item's key to the content of an expiry list.
+/// Adds a key, or the rest of one, to the content of a list.
 pub fn put_in_list(list: &mut Vec<u8>, item_key: &[u8]) {
     list.extend(u16::try_from(item_key.len()).unwrap_or(u16::MAX).to_be_bytes());
     list.extend_from_slice(item_key);
 }
 
-/// The item keys in an expiry list; stops at damage.
-pub fn items_of_list(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The keys in a list; stops at damage.
+pub fn keys_of_list(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (len, rest) = list.split_first_chunk::<2>()?;
         let (key, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
@@ -232,6 +291,18 @@ mod tests {
     }
 
     #[test]
+    fn lists_stand_before_their_entries_and_after_others() {
+        let entry = |sort: &str| index_entry(9, &Key::with_sort("p\0", sort), &Key::with_sort("day", sort), true);
+        let shared = |sort: &str| shared_len(&entry(sort), KeyKind::S, 4);
+        let len = shared("12:3456").unwrap();
+        assert_eq!((shared("12:3"), shared("12:"), shared("1\0:34"), shared("12:3\0")), (None, None, None, None));
+        let list = entry_list(&entry("12:3456")[..len], 7, 0);
+        assert_eq!(shared_of_list(&list).unwrap(), &entry("12:3456")[..len]);
+        assert!(list.starts_with(&lists_of(&entry("12:3999")[..len])));
+        assert!(entry("12:2999") < list && list < entry("12:3\u{1}") && list < entry("12:3000"));
+    }
+
+    #[test]
     fn expiry_lists_are_in_the_order_of_time() {
         let keys = [i64::MIN, -1, 0, 1, 1_702_387_200, i64::MAX].map(|second| expiry_list(second, 7, 0));
         assert!(keys.is_sorted());
@@ -239,7 +310,7 @@ mod tests {
         for key in [&b"one"[..], b"", b"three"] {
             put_in_list(&mut list, key);
         }
-        assert_eq!(items_of_list(&list).collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);
-        assert_eq!(items_of_list(&list[..list.len() - 1]).count(), 2);
+        assert_eq!(keys_of_list(&list).collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);
+        assert_eq!(keys_of_list(&list[..list.len() - 1]).count(), 2);
     }
 }

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 use crate::table::Table;
 
-/// The version this program writes and reads.
-pub const FORMAT: u32 = 1;
+/// The version this program writes. It reads 1 as well, which has no lists of entries and no table apart.
+pub const FORMAT: u32 = 2;
+const OLDEST: u32 = 1;
 
 /// The database inside a data directory.
 pub const DATABASE: &str = "store";
@@ -96,6 +97,8 @@ pub fn check_format(dir: &Path) -> Result<(), Error> {
     match fs::read_to_string(&path) {
         Ok(text) => match text.trim().parse::<u32>() {
             Ok(FORMAT) => Ok(()),
+            // What is there is read as it is; an older program could not read what will be added.
+            Ok(OLDEST..FORMAT) => write_durably(&path, format!("{FORMAT}\n").as_bytes()),
             Ok(newer) if newer > FORMAT => Err(Error::Open(format!(
                 "the data directory {} has format {newer}, and this tidings knows formats up to {FORMAT}; use a newer tidings",
                 dir.display()
@@ -186,9 +189,12 @@ fn cannot(what: &str, path: &Path, e: std::io::Error) -> Error {
 pub struct TableIds {
     pub table: u16,
     pub indexes: Vec<u16>,
+    /// Whether the items are kept apart from those of other tables.
+    pub apart: bool,
 }
 
-/// Ids by the name of a table, or of an index as `table/index`.
+/// Ids by the name of a table, of an index as `table/index`, or of a table that is kept apart as `table/`, which says
+/// so from its beginning: a table stays where it is.
 pub type Record = BTreeMap<String, u16>;
 
 /// Assigns ids to tables and indexes: those on record keep theirs, new ones get the next. Answers what to add
@@ -207,10 +213,16 @@ pub fn assign_ids(record: &Record, tables: &[Table]) -> Result<(BTreeMap<String,
     };
     let mut ids = BTreeMap::new();
     for table in tables {
+        let is_new = !record.contains_key(table.name());
         let own = id_of(table.name().to_owned())?;
+        let apart = format!("{}/", table.name());
+        if is_new && table.is_ordered() {
+            id_of(apart.clone())?;
+        }
         let indexes = table.indexes().iter().map(|index| id_of(format!("{}/{}", table.name(), index.name)));
         let indexes = indexes.collect::<Result<Vec<_>, _>>()?;
-        ids.insert(table.name().to_owned(), TableIds { table: own, indexes });
+        let apart = record.contains_key(&apart) || (is_new && table.is_ordered());
+        ids.insert(table.name().to_owned(), TableIds { table: own, indexes, apart });
     }
     Ok((ids, added))
 }

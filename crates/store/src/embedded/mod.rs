@@ -1,22 +1,24 @@
-//! The embedded engine: items and index entries in two fjall keyspaces under one journal.
+//! The embedded engine: items, items kept apart, and index entries in three fjall keyspaces under one journal.
 //!
 //! `layout` is the data directory, `keys` and `codec` the bytes, `plan` what happens before the committer,
 //! `commit` the one thread that writes, `read` the queries, `sweep` what removes expired items, `backup` the
 //! way out and back in.
 
+mod absent;
 mod backup;
 mod commit;
 mod group;
 mod journal;
 mod keys;
 mod layout;
+mod lists;
 mod plan;
 mod read;
 mod space;
 mod sweep;
 mod versions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +37,7 @@ use crate::query::{Page, Query};
 use crate::table::Table;
 use crate::write::Write;
 use crate::{Error, Health, Store};
+use absent::Absent;
 use commit::{Committer, Request};
 use layout::TableIds;
 use read::{Reader, read_failed};
@@ -85,12 +88,28 @@ impl Observer for () {
 /// The engine on a local directory. Cheap to share behind an `Arc`; closes when the last one goes.
 pub struct Embedded {
     db: Database,
-    items: Keyspace,
-    index: Keyspace,
+    spaces: Keyspaces,
     shared: Arc<Shared>,
     requests: Option<mpsc::Sender<Request>>,
     threads: Vec<std::thread::JoinHandle<()>>,
+    /// Dropping these tells threads to stop that go through a table.
+    going_through: Vec<std::sync::mpsc::Sender<()>>,
     _lock: layout::Lock,
+}
+
+/// Where everything is.
+#[derive(Clone)]
+struct Keyspaces {
+    items: Keyspace,
+    /// Items of tables whose keys come in order: their files need no sorting in.
+    apart: Keyspace,
+    index: Keyspace,
+}
+
+impl Keyspaces {
+    fn items(&self, apart: bool) -> &Keyspace {
+        if apart { &self.apart } else { &self.items }
+    }
 }
 
 /// What the committer and the callers both see.
@@ -108,6 +127,9 @@ struct Shared {
 struct Tables {
     by_name: BTreeMap<String, (Table, Arc<TableIds>)>,
     names: BTreeMap<u16, String>,
+    indexes: BTreeSet<u16>,
+    /// What is certainly not in a table, by its id.
+    absent: BTreeMap<u16, Arc<Absent>>,
 }
 
 impl Embedded {
@@ -134,20 +156,20 @@ impl Embedded {
             high_water.check(sequence)?;
         }
         journals.mend()?;
-        let (db, items, index) = open_database(&database, options.cache_bytes)?;
-        let sequence = read_sequence(&items)?;
+        let (db, spaces) = open_database(&database, options.cache_bytes)?;
+        let sequence = read_sequence(&spaces.items)?;
         high_water.check(sequence)?;
         journals.agree_with(sequence)?;
 
-        let record = read_ids(&items)?;
+        let record = read_ids(&spaces.items)?;
         let (ids, added) = layout::assign_ids(&record, tables)?;
         let tables = Tables::new(tables, ids);
-        record_ids(&db, &items, &added)?;
+        record_ids(&db, &spaces.items, &added)?;
         for (table, ids) in tables.by_name.values() {
             let is_new_table = added.contains_key(table.name());
             let is_new = |index: &str| added.contains_key(&format!("{}/{index}", table.name()));
             if !is_new_table && table.indexes().iter().any(|index| is_new(&index.name)) {
-                build_indexes(&db, &items, &index, table, ids)?;
+                build_indexes(&db, &spaces, table, ids)?;
             }
         }
 
@@ -164,10 +186,10 @@ impl Embedded {
         let (requests, receiver) = mpsc::channel(QUEUE);
         let committer = Committer {
             db: db.clone(),
-            items: items.clone(),
-            index: index.clone(),
+            spaces: spaces.clone(),
             shared: Arc::clone(&shared),
             requests: receiver,
+            listed: group::Listed::default(),
             acknowledge_before_fsync: options.acknowledge_before_fsync,
         };
         let (stop, stopped) = std::sync::mpsc::channel();
@@ -177,8 +199,16 @@ impl Embedded {
             drop(stop);
         })?;
         let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &stopped))?;
-        let threads = vec![committer, marker];
-        Ok(Self { db, items, index, shared, requests: Some(requests), threads, _lock: lock })
+        let mut threads = vec![committer, marker];
+        let mut going_through = Vec::new();
+        for (id, absent) in &shared.tables.absent {
+            let (stop, stopped) = std::sync::mpsc::channel();
+            let apart = shared.tables.of_item_key(&id.to_be_bytes()).is_some_and(|(_, ids)| ids.apart);
+            let (absent, items, id) = (Arc::clone(absent), spaces.items(apart).clone(), *id);
+            threads.push(spawn("absent", move || absent.go_through(&items, id, &stopped))?);
+            going_through.push(stop);
+        }
+        Ok(Self { db, spaces, shared, requests: Some(requests), threads, going_through, _lock: lock })
     }
 
     /// The number of the last durable commit.
@@ -206,7 +236,7 @@ impl Store for Embedded {
     async fn get(&self, table: &Table, key: &Key) -> Result<Option<Item>, Error> {
         table.check_key(key)?;
         let ids = self.shared.tables.ids(table)?;
-        let bytes = self.items.get(keys::item(ids.table, key)).map_err(read_failed)?;
+        let bytes = self.spaces.items(ids.apart).get(keys::item(ids.table, key)).map_err(read_failed)?;
         let item = bytes.map(|bytes| codec::decode(&bytes)).transpose()?;
         let now = self.shared.clock.now().as_second();
         Ok(item.filter(|item| !table.is_expired(item, now)))
@@ -215,7 +245,7 @@ impl Store for Embedded {
     async fn query(&self, table: &Table, query: &Query) -> Result<Page, Error> {
         let ids = self.shared.tables.ids(table)?;
         let now = self.shared.clock.now().as_second();
-        Reader { db: &self.db, items: &self.items, index: &self.index, now }.query(table, ids, query)
+        Reader { db: &self.db, spaces: &self.spaces, now }.query(table, ids, query)
     }
 
     async fn transact(&self, writes: Vec<Write>) -> Result<(), Error> {
@@ -264,6 +294,7 @@ fn again(error: &Error) -> Error {
 impl Drop for Embedded {
     fn drop(&mut self) {
         self.requests = None;
+        self.going_through.clear();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -295,14 +326,18 @@ impl Shared {
 impl Tables {
     fn new(tables: &[Table], mut ids: BTreeMap<String, TableIds>) -> Self {
         let mut by_name = BTreeMap::new();
-        let mut names = BTreeMap::new();
+        let (mut names, mut indexes, mut absent) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         for table in tables {
             if let Some(ids) = ids.remove(table.name()) {
+                indexes.extend(&ids.indexes);
+                if table.is_mostly_new() {
+                    absent.insert(ids.table, Arc::new(Absent::new()));
+                }
                 names.insert(ids.table, table.name().to_owned());
                 by_name.insert(table.name().to_owned(), (table.clone(), Arc::new(ids)));
             }
         }
-        Self { by_name, names }
+        Self { by_name, names, indexes, absent }
     }
 
     fn ids(&self, table: &Table) -> Result<&Arc<TableIds>, Error> {
@@ -315,6 +350,11 @@ impl Tables {
         let id = u16::from_be_bytes(item_key.first_chunk().copied()?);
         self.by_name.get(self.names.get(&id)?).map(|(table, ids)| (table, &**ids))
     }
+
+    /// Whether this is the key of a list of index entries.
+    fn is_entry_list(&self, key: &[u8]) -> bool {
+        key.first_chunk().is_some_and(|id| self.indexes.contains(&u16::from_be_bytes(*id)))
+    }
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>, Error> {
@@ -322,16 +362,25 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<std::thread:
     thread.map_err(|e| Error::failed("cannot start a thread", e))
 }
 
-fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspace, Keyspace), Error> {
+fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspaces), Error> {
+    const MIB: u64 = 1024 * 1024;
     let open = || {
         let db = Database::builder(path)
             .cache_size(cache_bytes)
             // Small journals: what a crash leaves to replay bounds the time to start again.
-            .max_journaling_size(128 * 1024 * 1024)
+            .max_journaling_size(128 * MIB)
+            // With more than one, fjall's first worker spins for as long as another compacts.
+            .worker_threads(1)
             .open()?;
-        let items = db.keyspace("items", || KeyspaceCreateOptions::default().max_memtable_size(48 * 1024 * 1024))?;
-        let index = db.keyspace("index", || KeyspaceCreateOptions::default().max_memtable_size(24 * 1024 * 1024))?;
-        Ok((db, items, index))
+        let keyspace = |name: &str, memtable: u64| {
+            db.keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(memtable))
+        };
+        let spaces = Keyspaces {
+            items: keyspace("items", 24 * MIB)?,
+            apart: keyspace("apart", 32 * MIB)?,
+            index: keyspace("index", 16 * MIB)?,
+        };
+        Ok((db, spaces))
     };
     open().map_err(|e: fjall::Error| match e {
         fjall::Error::Io(e) => Error::failed(format!("cannot open the store in {}", path.display()), e),
@@ -371,22 +420,16 @@ fn record_ids(db: &Database, items: &Keyspace, added: &layout::Record) -> Result
 }
 
 /// Makes the entries of a table that got a new index since it was last open.
-fn build_indexes(
-    db: &Database,
-    items: &Keyspace,
-    index: &Keyspace,
-    table: &Table,
-    ids: &TableIds,
-) -> Result<(), Error> {
+fn build_indexes(db: &Database, spaces: &Keyspaces, table: &Table, ids: &TableIds) -> Result<(), Error> {
     let write = |batch: fjall::OwnedWriteBatch| {
         batch.durability(Some(PersistMode::SyncAll)).commit().map_err(|e| Error::failed("cannot build an index", e))
     };
     let mut batch = db.batch();
-    for pair in items.prefix(ids.table.to_be_bytes()) {
-        let (_, value) = pair.into_inner().map_err(read_failed)?;
+    for pair in spaces.items(ids.apart).prefix(ids.table.to_be_bytes()) {
+        let (key, value) = pair.into_inner().map_err(read_failed)?;
         let item = codec::decode(&value)?;
-        for entry in plan::entries(table, ids, &table.key_of(&item)?, &item) {
-            batch.insert(index, entry, fjall::Slice::from([]));
+        for entry in plan::entries(table, ids, &key, &item)? {
+            batch.insert(&spaces.index, entry.key, fjall::Slice::from([]));
         }
         if batch.len() >= 10_000 {
             write(std::mem::replace(&mut batch, db.batch()))?;

@@ -1,10 +1,11 @@
 //! Queries: a range of entries, walked in either direction, each led back to its item.
 
-use fjall::{Database, Keyspace, Readable, Snapshot};
+use fjall::{Database, Readable};
 
-use super::keys;
 use super::layout::TableIds;
-use super::plan::same_sort;
+use super::lists::{Entries, Found};
+use super::plan::{list_bytes, same_sort};
+use super::{Keyspaces, keys};
 use crate::codec;
 use crate::item::Item;
 use crate::query::{Page, Query, cursor_of};
@@ -13,8 +14,7 @@ use crate::{Error, limits};
 
 pub struct Reader<'a> {
     pub db: &'a Database,
-    pub items: &'a Keyspace,
-    pub index: &'a Keyspace,
+    pub spaces: &'a Keyspaces,
     pub now: i64,
 }
 
@@ -39,44 +39,51 @@ impl Reader<'_> {
             return Ok(Page::default());
         }
         let snapshot = self.db.snapshot();
-        match index {
-            None => self.pages(table, None, query, snapshot.range(self.items, low..high), |pair| {
+        let Some(index) = index else {
+            let items = snapshot.range(self.spaces.items(ids.apart), low..high);
+            let items = Directed { entries: items, descending: query.descending };
+            return self.pages(table, None, query, items, |pair| {
                 let (_, value) = pair.into_inner().map_err(read_failed)?;
                 codec::decode(&value).map(Some)
-            }),
-            Some(index) => {
-                let kinds: Vec<_> =
-                    [Some(&index.partition), index.sort.as_ref()].into_iter().flatten().map(|part| part.1).collect();
-                let entries = snapshot.range(self.index, low..high);
-                self.pages(table, Some(index), query, entries, |pair| {
-                    let entry = pair.key().map_err(read_failed)?;
-                    let item_key = keys::item_of_index_entry(ids.table, &entry, &kinds, same_sort(table, index))
-                        .ok_or_else(|| Error::Corrupt(format!("an entry of index {} cannot be read", index.name)))?;
-                    self.item(&snapshot, &item_key, &index.name).map(Some)
-                })
+            });
+        };
+        let kinds: Vec<_> =
+            [Some(&index.partition), index.sort.as_ref()].into_iter().flatten().map(|part| part.1).collect();
+        let same_sort = same_sort(table, index);
+        let lists = list_bytes(table, index).map(|bytes| (index.partition.1, bytes));
+        let entries = Entries::new(&snapshot, &self.spaces.index, low, high, query.descending, lists);
+        self.pages(table, Some(index), query, entries, |found| {
+            let Found { entry, in_list } = found?;
+            let item_key = keys::item_of_index_entry(ids.table, &entry, &kinds, same_sort)
+                .ok_or_else(|| Error::Corrupt(format!("an entry of index {} cannot be read", index.name)))?;
+            let item = snapshot.get(self.spaces.items(ids.apart), &item_key).map_err(read_failed)?;
+            let item = item.map(|bytes| codec::decode(&bytes)).transpose()?;
+            match item {
+                Some(item) if !in_list => Ok(Some(item)),
+                // An entry stays in its list when its item goes or gets another place.
+                Some(item) => {
+                    let present = keys::OwnKey::new(table, &item_key)
+                        .and_then(|own| keys::index_entry_of_item(id, index, &item, &own, same_sort));
+                    Ok(present.is_some_and(|present| present == entry).then_some(item))
+                }
+                None if in_list => Ok(None),
+                None => Err(Error::Corrupt(format!("an entry of index {} leads to no item", index.name))),
             }
-        }
+        })
     }
 
-    fn item(&self, snapshot: &Snapshot, item_key: &[u8], index: &str) -> Result<Item, Error> {
-        match snapshot.get(self.items, item_key).map_err(read_failed)? {
-            Some(bytes) => codec::decode(&bytes),
-            None => Err(Error::Corrupt(format!("an entry of index {index} leads to no item"))),
-        }
-    }
-
-    fn pages(
+    fn pages<T>(
         &self,
         table: &Table,
         index: Option<&Index>,
         query: &Query,
-        mut entries: fjall::Iter,
-        read: impl Fn(fjall::Guard) -> Result<Option<Item>, Error>,
+        entries: impl Iterator<Item = T>,
+        read: impl Fn(T) -> Result<Option<Item>, Error>,
     ) -> Result<Page, Error> {
         let mut page = Page::default();
         let mut bytes = 0;
-        while let Some(pair) = if query.descending { entries.next_back() } else { entries.next() } {
-            let Some(item) = read(pair)? else { continue };
+        for entry in entries {
+            let Some(item) = read(entry)? else { continue };
             if table.is_expired(&item, self.now) {
                 continue;
             }
@@ -88,6 +95,20 @@ impl Reader<'_> {
             }
         }
         Ok(page)
+    }
+}
+
+/// A range in the direction that is asked for.
+struct Directed {
+    entries: fjall::Iter,
+    descending: bool,
+}
+
+impl Iterator for Directed {
+    type Item = fjall::Guard;
+
+    fn next(&mut self) -> Option<fjall::Guard> {
+        if self.descending { self.entries.next_back() } else { self.entries.next() }
     }
 }
 

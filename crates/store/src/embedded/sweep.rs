@@ -28,12 +28,12 @@ impl Embedded {
         let now = self.shared.clock.now().as_second();
         let range = keys::expiry_bound(i64::MIN)..keys::expiry_bound(now.saturating_add(1));
         let (mut due, mut count) = (Vec::new(), 0);
-        for pair in self.index.range(range) {
+        for pair in self.spaces.index.range(range) {
             if count >= items {
                 break;
             }
             let (key, list) = pair.into_inner().map_err(read_failed)?;
-            count += keys::items_of_list(&list).count();
+            count += keys::keys_of_list(&list).count();
             due.push((key, list));
         }
         Ok(due)

@@ -85,13 +85,156 @@ async fn a_newer_format_is_refused_and_damage_is_named() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new(start())));
     drop(open(&options(&dir), &[notes()], &clock).unwrap());
     let format = dir.path().join("data/FORMAT");
-    for (text, expected) in [("2", "newer tidings"), ("zero", "no format"), ("0", "no format")] {
+    for (text, expected) in [("3", "newer tidings"), ("zero", "no format"), ("0", "no format")] {
         std::fs::write(&format, text).unwrap();
         let error = open(&options(&dir), &[notes()], &clock).err().unwrap().to_string();
         assert!(error.contains(expected), "{error}");
     }
+    // The format before is read, and is ours from then on.
+    std::fs::write(&format, "1").unwrap();
+    drop(open(&options(&dir), &[notes()], &clock).unwrap());
+    assert_eq!(std::fs::read_to_string(&format).unwrap().trim(), "2");
     std::fs::remove_file(&format).unwrap();
     assert!(open(&options(&dir), &[notes()], &clock).is_err());
+}
+
+/// Items that come in crowds, as events do.
+fn crowded() -> Table {
+    Table::new("crowded", "day", KeyKind::S)
+        .sort("at", KeyKind::S)
+        .index("by-color", ("color".into(), KeyKind::S), Some(("at".into(), KeyKind::S)))
+        .ttl("ttl")
+        .ordered()
+        .lists(5)
+}
+
+/// The times in the index of a color, in pages of 7: upwards, and the same downwards.
+async fn times(store: &Embedded, color: &str) -> Vec<String> {
+    let mut both = Vec::new();
+    for descending in [false, true] {
+        let mut query = Query::new(color).index("by-color").limit(7);
+        query.descending = descending;
+        let mut found = Vec::new();
+        loop {
+            let page = store.query(&crowded(), &query).await.unwrap();
+            found.extend(page.items.iter().map(|item| item.str("at").unwrap().to_owned()));
+            if page.next.is_none() {
+                break;
+            }
+            query = query.after(page.next);
+        }
+        both.push(found);
+    }
+    let mut down = both.pop().unwrap();
+    down.reverse();
+    let up = both.pop().unwrap();
+    assert_eq!(up, down);
+    up
+}
+
+// Entries in lists are found in order, in pages, and exactly as long as their item is there with this color.
+#[tokio::test]
+async fn entries_in_lists_are_as_good_as_entries_alone() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new(start())));
+    let store = open(&options(&dir), &[crowded()], &clock).unwrap();
+    let empty = store.backup(&mut std::io::sink()).unwrap().entries;
+    let now = clock.now().as_second();
+    let item = |n: usize| {
+        let (minute, color) = (n * 7 % 4, if n.is_multiple_of(3) { "red" } else { "blue" });
+        let at = format!("12:{minute:02}:{:03}", n * 37 % 300);
+        Item::new().with("day", "monday").with("at", at).with("color", color).with("ttl", now + 10)
+    };
+    let mut expected: Vec<_> = (0..300).step_by(3).map(|n| item(n).str("at").unwrap().to_owned()).collect();
+    expected.sort();
+    for start in [0, 150] {
+        let crowd = (start..start + 150).map(|n| vec![Write::put(&crowded(), item(n))]).collect();
+        assert!(store.transact_each(crowd).await.iter().all(Result::is_ok));
+    }
+    // Two crowds of 150 in 8 lists for each of two colors, which stand in one expiry list for each crowd.
+    let full = store.backup(&mut std::io::sink()).unwrap().entries;
+    assert_eq!(full - empty, 300 + 16 + 2 + u64::from(empty_has_no_sequence(empty)));
+    assert_eq!(times(&store, "red").await, expected);
+
+    // One that goes, one that changes its color, one that is written again, one that lives longer.
+    let key = |at: &String| Key::with_sort("monday", at.as_str());
+    let (gone, blue, again, longer) = (&expected[5], &expected[50], &expected[51], &expected[99]);
+    let longer_life = vec![Change::Set("ttl".into(), (now + 100).into())];
+    let changes = vec![
+        Write::delete(&crowded(), key(gone)),
+        Write::update(&crowded(), key(blue), vec![Change::Set("color".into(), "blue".into())]),
+        Write::update(&crowded(), key(again), vec![Change::Set("text".into(), "more".into())]),
+        Write::update(&crowded(), key(longer), longer_life),
+    ];
+    store.transact(changes).await.unwrap();
+    let left: Vec<_> = expected.iter().filter(|at| !["", gone, blue].contains(&at.as_str())).cloned().collect();
+    assert_eq!(times(&store, "red").await, left);
+    assert_eq!(times(&store, "blue").await.len(), 201);
+    let low = Query::new("red").index("by-color").range(tidings_store::Range::Below(left[20].as_str().into()));
+    assert_eq!(store.query(&crowded(), &low).await.unwrap().items.len(), 20);
+
+    clock.advance(std::time::Duration::from_secs(10));
+    assert_eq!(times(&store, "red").await, std::slice::from_ref(longer));
+    assert_eq!(store.sweep(usize::MAX).await.unwrap(), 298);
+    assert_eq!(times(&store, "red").await, std::slice::from_ref(longer));
+    clock.advance(std::time::Duration::from_secs(100));
+    assert_eq!(store.sweep(usize::MAX).await.unwrap(), 1);
+    assert_eq!(store.backup(&mut std::io::sink()).unwrap().entries, empty + u64::from(empty_has_no_sequence(empty)));
+}
+
+/// A store that nothing was written to has only its ids: of the table, of its index, and that it is apart.
+fn empty_has_no_sequence(entries: u64) -> bool {
+    entries == 3
+}
+
+// A store of the format before: its items stay where they are, its entries stand alone, and both go on.
+#[tokio::test]
+async fn a_table_from_before_lists_and_places_apart_goes_on() {
+    let before = Table::new("crowded", "day", KeyKind::S)
+        .sort("at", KeyKind::S)
+        .index("by-color", ("color".into(), KeyKind::S), Some(("at".into(), KeyKind::S)))
+        .ttl("ttl");
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new(start())));
+    let at = |n: usize| format!("12:00:{n:03}");
+    let crowd = |table: &Table, numbers: &mut dyn Iterator<Item = usize>| {
+        let item = |n| Item::new().with("day", "monday").with("at", at(n)).with("color", "red").with("ttl", i64::MAX);
+        numbers.map(|n| vec![Write::put(table, item(n))]).collect::<Vec<_>>()
+    };
+    let store = open(&options(&dir), std::slice::from_ref(&before), &clock).unwrap();
+    assert!(store.transact_each(crowd(&before, &mut (0..100).step_by(2))).await.iter().all(Result::is_ok));
+    drop(store);
+    std::fs::write(dir.path().join("data/FORMAT"), "1\n").unwrap();
+    let store = open(&options(&dir), &[crowded()], &clock).unwrap();
+    assert!(store.transact_each(crowd(&crowded(), &mut (1..100).step_by(2))).await.iter().all(Result::is_ok));
+    assert_eq!(times(&store, "red").await, (0..100).map(at).collect::<Vec<_>>());
+    assert!(store.get(&crowded(), &Key::with_sort("monday", at(2))).await.unwrap().is_some());
+    let mut file = Vec::new();
+    store.backup(&mut file).unwrap();
+    // As a backup of that format says of itself.
+    let at_version = file.iter().position(|byte| *byte == b'2').unwrap();
+    assert_eq!(&file[..=at_version], b"tidings backup 2");
+}
+
+// However many come with one time, a query reads a bounded number of them.
+#[tokio::test]
+async fn a_crowd_without_end_stands_outside_of_lists() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new(start())));
+    let store = open(&options(&dir), &[crowded()], &clock).unwrap();
+    let mut expected = Vec::new();
+    for crowd in 0..12 {
+        let items = (0..500).map(|n| {
+            let at = format!("12:00:{:05}", (crowd * 500 + n) * 7919 % 6000);
+            expected.push(at.clone());
+            let item = Item::new().with("day", "monday").with("at", at).with("color", "red").with("ttl", i64::MAX);
+            vec![Write::put(&crowded(), item)]
+        });
+        let crowd = items.collect();
+        assert!(store.transact_each(crowd).await.iter().all(Result::is_ok));
+    }
+    expected.sort();
+    assert_eq!(times(&store, "red").await, expected);
+    // 4000 stand in 8 lists, the rest alone.
+    let entries = store.backup(&mut std::io::sink()).unwrap().entries;
+    assert_eq!(entries, 3 + 1 + 6000 + 8 + 2000 + 12);
 }
 
 // A journal that was cut is not taken for a whole one.

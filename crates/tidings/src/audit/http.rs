@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidings_core::time;
+use tidings_store::{Error, Item};
 
-use super::{Entry, Filter};
+use super::{Audit, Entry, Filter};
 use crate::app::Services;
 use crate::events::http::name_param;
 use crate::http::{End, Json, Param, Params, Problem, Route, paging};
@@ -34,6 +35,23 @@ pub fn routes() -> Vec<Route> {
                 Param("cursor", "Where the page before ended"),
             ])
             .answer::<EntryList>(200, "A page of entries"),
+        Route::new(
+            Method::GET,
+            "/audit-log/export",
+            "The log, or what fits, whole and oldest first",
+            super::export::export,
+        )
+        .scopes(&[Scope::Read])
+        .params(&[
+            Param("user", "Who did it"),
+            Param("action", "What was done, as in token.create"),
+            Param("entity", "The kind of thing it was done to"),
+            Param("entityId", "Which one"),
+            Param("from", "Not before this date or time"),
+            Param("to", "Not after this date or time"),
+            Param("format", "csv (default) or jsonl"),
+        ])
+        .answer_as::<String>(200, "A file", "text/csv"),
         Route::new(Method::GET, "/audit-log/verify", "Check the chain of hashes over the whole log", verify)
             .scopes(&[Scope::Read])
             .answer::<VerificationView>(200, "Whether every entry is there and unchanged"),
@@ -42,7 +60,7 @@ pub fn routes() -> Vec<Route> {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct EntryView {
+pub(super) struct EntryView {
     seq: i64,
     time: String,
     user: String,
@@ -88,36 +106,36 @@ impl From<Entry> for EntryView {
     }
 }
 
-async fn list(State(services): State<Services>, caller: Caller, mut params: Params) -> Result<Response, Problem> {
+/// What the parameters ask for.
+pub(super) fn filter_of(params: &mut Params) -> Filter {
     let filter = Filter {
-        user: name_param(&mut params, "user"),
-        action: name_param(&mut params, "action"),
-        entity: name_param(&mut params, "entity"),
-        entity_id: name_param(&mut params, "entityId"),
+        user: name_param(params, "user"),
+        action: name_param(params, "action"),
+        entity: name_param(params, "entity"),
+        entity_id: name_param(params, "entityId"),
         from: params.time("from", End::Start),
         to: params.time("to", End::Finish),
     };
+    if let (Some(from), Some(to)) = (filter.from, filter.to)
+        && from > to
+    {
+        params.refuse("from", "must not be after `to`");
+    }
+    filter
+}
+
+async fn list(State(services): State<Services>, caller: Caller, mut params: Params) -> Result<Response, Problem> {
+    let filter = filter_of(&mut params);
     let format = params.text("format").unwrap_or("json").to_owned();
     if format != "json" && format != "csv" {
         params.refuse("format", "must be json or csv");
     }
     let limit = params.number("limit", 1..=1000, 100);
     let context = paging::context(&caller, "/audit-log", &filter);
-    let mut after = paging::open(&services.sealer, &context, params.text("cursor"))?;
+    let after = paging::open(&services.sealer, &context, params.text("cursor"))?;
     params.finish()?;
 
-    let mut found = Vec::new();
-    let mut looked_at = 0;
-    loop {
-        let room = limit - found.len();
-        let (entries, next) = services.audit.page(&filter, room, after).await?;
-        looked_at += room;
-        found.extend(entries);
-        after = next;
-        if after.is_none() || found.len() >= limit || looked_at >= LOOKED_AT {
-            break;
-        }
-    }
+    let (found, after) = search(&services.audit, &filter, limit, after).await?;
     let cursor = paging::seal(&services.sealer, &context, after.as_ref());
     let items: Vec<EntryView> = found.into_iter().map(EntryView::from).collect();
     if format == "csv" {
@@ -126,8 +144,39 @@ async fn list(State(services): State<Services>, caller: Caller, mut params: Para
     Ok(Json(StatusCode::OK, EntryList { items, cursor }).into_response())
 }
 
+/// Entries that fit the filter, newest first, and where to go on from.
+pub async fn search(
+    audit: &Audit,
+    filter: &Filter,
+    limit: usize,
+    mut after: Option<Item>,
+) -> Result<(Vec<Entry>, Option<Item>), Error> {
+    let mut found = Vec::new();
+    let mut looked_at = 0;
+    loop {
+        let room = limit - found.len();
+        let (entries, next) = audit.page(filter, room, after).await?;
+        looked_at += room;
+        found.extend(entries);
+        after = next;
+        if after.is_none() || found.len() >= limit || looked_at >= LOOKED_AT {
+            return Ok((found, after));
+        }
+    }
+}
+
 fn csv_answer(items: &[EntryView], cursor: Option<String>) -> Response {
-    let mut out = crate::http::csv::row(&[
+    let mut out = header_row();
+    items.iter().for_each(|entry| out.push_str(&row(entry)));
+    let mut response = ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], out).into_response();
+    if let Some(cursor) = cursor.and_then(|cursor| cursor.parse().ok()) {
+        response.headers_mut().insert("x-next-token", cursor);
+    }
+    response
+}
+
+pub(super) fn header_row() -> String {
+    crate::http::csv::row(&[
         "seq",
         "time",
         "user",
@@ -138,26 +187,22 @@ fn csv_answer(items: &[EntryView], cursor: Option<String>) -> Response {
         "details",
         "previous",
         "hash",
-    ]);
-    for entry in items {
-        out.push_str(&crate::http::csv::row(&[
-            &entry.seq.to_string(),
-            &entry.time,
-            &entry.user,
-            &entry.action,
-            &entry.entity,
-            &entry.entity_id,
-            &entry.correlation_id,
-            entry.details.get(),
-            &entry.previous,
-            &entry.hash,
-        ]));
-    }
-    let mut response = ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], out).into_response();
-    if let Some(cursor) = cursor.and_then(|cursor| cursor.parse().ok()) {
-        response.headers_mut().insert("x-next-token", cursor);
-    }
-    response
+    ])
+}
+
+pub(super) fn row(entry: &EntryView) -> String {
+    crate::http::csv::row(&[
+        &entry.seq.to_string(),
+        &entry.time,
+        &entry.user,
+        &entry.action,
+        &entry.entity,
+        &entry.entity_id,
+        &entry.correlation_id,
+        entry.details.get(),
+        &entry.previous,
+        &entry.hash,
+    ])
 }
 
 async fn verify(State(services): State<Services>) -> Result<impl IntoResponse, Problem> {

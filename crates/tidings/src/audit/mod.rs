@@ -1,8 +1,12 @@
 //! The audit log (SX-19): every administrative action, in the same transaction as its effect, in a hash chain.
 
+mod export;
 pub mod http;
+pub mod persist;
 mod record;
+mod retention;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -18,15 +22,19 @@ const TRIES: usize = 20;
 /// Something somebody did that must be on record.
 #[derive(Debug, Clone)]
 pub struct Action {
-    name: &'static str,
-    entity: &'static str,
+    name: Cow<'static, str>,
+    entity: Cow<'static, str>,
     entity_id: String,
     details: Value,
 }
 
 impl Action {
-    pub fn new(name: &'static str, entity: &'static str, entity_id: impl Into<String>) -> Self {
-        Self { name, entity, entity_id: entity_id.into(), details: Value::Null }
+    pub fn new(
+        name: impl Into<Cow<'static, str>>,
+        entity: impl Into<Cow<'static, str>>,
+        entity_id: impl Into<String>,
+    ) -> Self {
+        Self { name: name.into(), entity: entity.into(), entity_id: entity_id.into(), details: Value::Null }
     }
 
     #[must_use]
@@ -67,17 +75,32 @@ impl Audit {
         action: Action,
         effect: Vec<Write>,
     ) -> Result<Entry, Error> {
+        let commit = |log: Vec<Write>| self.store.transact(log.into_iter().chain(effect.iter().cloned()).collect());
+        Ok(self.record_within(user, correlation_id, action, commit).await?.0)
+    }
+
+    /// Records an action in a transaction that somebody else carries out, for effects that are more than writes: an
+    /// event with what its rules cause. `commit` gets the log's writes, which must come first in what it counts its
+    /// conflicts from, and may be called again.
+    pub async fn record_within<T, F>(
+        &self,
+        user: &str,
+        correlation_id: &str,
+        action: Action,
+        commit: impl Fn(Vec<Write>) -> F,
+    ) -> Result<(Entry, T), Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
         let _turn = self.turn.lock().await;
         for _ in 0..TRIES {
             let head = self.store.get(table(), &record::head_key()).await?;
             let entry = self.next_entry(head.as_ref(), user, correlation_id, &action);
-            let mut writes = chain(head.as_ref(), &entry);
-            writes.extend(effect.iter().cloned());
-            match self.store.transact(writes).await {
+            match commit(chain(head.as_ref(), &entry)).await {
                 // Only the head may have moved on; a refused effect is the caller's to judge.
                 Err(error @ Error::Conflict { .. }) if error.conflict_on(0).is_some() => {}
                 Err(error) => return Err(error),
-                Ok(()) => return Ok(entry),
+                Ok(done) => return Ok((entry, done)),
             }
         }
         Err(Error::Throttled("the audit log is contended".to_owned()))
@@ -88,14 +111,16 @@ impl Audit {
             seq: head.and_then(|head| head.int("last")).unwrap_or(0) + 1,
             at: self.clock.now(),
             user: user.to_owned(),
-            action: action.name.to_owned(),
-            entity: action.entity.to_owned(),
+            action: action.name.clone().into_owned(),
+            entity: action.entity.clone().into_owned(),
             entity_id: action.entity_id.clone(),
             correlation_id: correlation_id.to_owned(),
             details: if action.details.is_null() { "{}".to_owned() } else { action.details.to_string() },
             previous: head.and_then(|head| head.str("hash")).unwrap_or_default().to_owned(),
             hash: String::new(),
         };
+        // Never before the entry before it, whatever the clock does: who looks for a time finds it by halving.
+        entry.at = entry.at.max(head.and_then(record::head_time).unwrap_or(Timestamp::MIN));
         // The stored time has microseconds; the hash must be of what is stored.
         entry.at = Timestamp::from_microsecond(entry.at.as_microsecond()).unwrap_or(entry.at);
         entry.hash = entry.compute_hash();
@@ -109,28 +134,77 @@ impl Audit {
         limit: usize,
         after: Option<Item>,
     ) -> Result<(Vec<Entry>, Option<Item>), Error> {
+        self.page_in_order(filter, limit, after, Order::NewestFirst).await
+    }
+
+    async fn page_in_order(
+        &self,
+        filter: &Filter,
+        limit: usize,
+        after: Option<Item>,
+        order: Order,
+    ) -> Result<(Vec<Entry>, Option<Item>), Error> {
         let query = match (&filter.user, &filter.action, &filter.entity) {
             (Some(user), ..) => Query::new(user).index("user-index"),
             (_, Some(action), _) => Query::new(action).index("action-index"),
             (.., Some(entity)) => Query::new(entity).index("entity-index"),
             _ => Query::new(record::LOG),
         };
-        let query = query.range(Range::AtLeast(1_i64.into())).descending().limit(limit).after(after);
+        let Some(range) = self.numbers(filter).await? else { return Ok((Vec::new(), None)) };
+        let query = query.range(range).limit(limit).after(after);
+        let query = if order == Order::NewestFirst { query.descending() } else { query };
         let Page { items, next } = self.store.query(table(), &query).await?;
         let entries = items.iter().map(Entry::from_item).collect::<Result<Vec<_>, _>>()?;
         Ok((entries.into_iter().filter(|entry| filter.fits(entry)).collect(), next))
     }
 
+    /// The numbers of the entries within the filter's times; `None` if there are none.
+    async fn numbers(&self, filter: &Filter) -> Result<Option<Range>, Error> {
+        if filter.from.is_none() && filter.to.is_none() {
+            return Ok(Some(Range::AtLeast(1_i64.into())));
+        }
+        let head = self.store.get(table(), &record::head_key()).await?;
+        let (first, last) = head.as_ref().map_or((1, 0), record::head_range);
+        let low = match filter.from {
+            Some(from) => self.number_at(from, first, last).await?,
+            None => first,
+        };
+        let high = match filter.to {
+            Some(to) => self.number_at(just_after(to), first, last).await? - 1,
+            None => last,
+        };
+        Ok((low <= high).then(|| Range::Between(low.into(), high.into())))
+    }
+
+    /// The number of the first entry not before `at`; times rise with the numbers.
+    async fn number_at(&self, at: Timestamp, first: i64, last: i64) -> Result<i64, Error> {
+        let (mut low, mut high) = (first, last + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let entry = self.store.get(table(), &record::key(middle)).await?;
+            let before = entry.as_ref().map(Entry::from_item).transpose()?.is_some_and(|entry| entry.at < at);
+            if before {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
     /// Checks every entry against the one before it and against the head: a changed, missing or cut-off entry shows.
     pub async fn verify(&self) -> Result<Verification, Error> {
-        let head = self.store.get(table(), &record::head_key()).await?;
-        let (mut seq, mut hash) = (0, String::new());
+        let start = self.store.get(table(), &record::head_key()).await?;
+        let (first, mut hash) = start.as_ref().map_or((1, String::new()), record::head_start);
+        let mut seq = first - 1;
         let mut query = Query::new(record::LOG).range(Range::AtLeast(1_i64.into())).limit(500);
         loop {
             let page = self.store.query(table(), &query).await?;
             for item in &page.items {
                 let entry = Entry::from_item(item)?;
-                let problem = if entry.seq != seq + 1 {
+                let problem = if entry.seq < first {
+                    Some(format!("entry {} lies before the beginning of the log", entry.seq))
+                } else if entry.seq != seq + 1 {
                     Some(format!("entry {} is missing", seq + 1))
                 } else if entry.previous != hash || entry.hash != entry.compute_hash() {
                     Some(format!("entry {} was changed", entry.seq))
@@ -138,7 +212,7 @@ impl Audit {
                     None
                 };
                 if problem.is_some() {
-                    return Ok(Verification { entries: seq, problem });
+                    return Ok(Verification { entries: seq - first + 1, problem });
                 }
                 (seq, hash) = (entry.seq, entry.hash);
             }
@@ -147,11 +221,40 @@ impl Audit {
             }
             query = query.after(page.next);
         }
-        let last = head.as_ref().and_then(|head| head.int("last")).unwrap_or(0);
-        // Entries may have been added since the head was read; fewer than it says means a cut.
-        let problem = (seq < last).then(|| format!("entries {} to {last} are missing", seq + 1));
-        Ok(Verification { entries: seq, problem })
+        let problem = self.compare_with_head(start.as_ref(), seq, &hash).await?;
+        Ok(Verification { entries: seq - first + 1, problem })
     }
+
+    /// Whether the log ends where its head says. Entries may have been added since the head was read; fewer than it
+    /// says means a cut.
+    async fn compare_with_head(&self, start: Option<&Item>, seq: i64, hash: &str) -> Result<Option<String>, Error> {
+        let last = start.map_or(0, |head| record::head_range(head).1);
+        if seq < last {
+            return Ok(Some(format!("entries {} to {last} are missing", seq + 1)));
+        }
+        let head = self.store.get(table(), &record::head_key()).await?;
+        let (known, known_hash) =
+            head.as_ref().map_or((0, ""), |head| (record::head_range(head).1, head.str("hash").unwrap_or_default()));
+        Ok(if known < seq {
+            Some(format!("the log's head says {known} entries, and there are {seq}"))
+        } else if known == seq && known_hash != hash {
+            Some("the log's head was changed".to_owned())
+        } else {
+            None
+        })
+    }
+}
+
+/// In which order entries are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    NewestFirst,
+    OldestFirst,
+}
+
+/// The first instant that is later, as the log keeps time.
+fn just_after(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond().saturating_add(1)).unwrap_or(Timestamp::MAX)
 }
 
 /// What [`Audit::verify`] found.
@@ -162,13 +265,11 @@ pub struct Verification {
 }
 
 fn chain(head: Option<&Item>, entry: &Entry) -> Vec<Write> {
-    let new_head =
-        Item::new().with("log", record::LOG).with("seq", 0_i64).with("last", entry.seq).with("hash", &entry.hash);
     let unmoved = match head.and_then(|head| head.get("hash")) {
         Some(hash) => Condition::Equals("hash".into(), hash.clone()),
         None => Condition::NotExists,
     };
-    vec![Write::put(table(), new_head).when(unmoved), Write::insert(table(), entry.to_item())]
+    vec![Write::put(table(), record::head_after(head, entry)).when(unmoved), Write::insert(table(), entry.to_item())]
 }
 
 impl Filter {

@@ -28,6 +28,43 @@ pub fn head_key() -> Key {
     Key::with_sort(LOG, 0_i64)
 }
 
+#[must_use]
+pub fn key(seq: i64) -> Key {
+    Key::with_sort(LOG, seq)
+}
+
+/// The head once `entry` is the last.
+#[must_use]
+pub fn head_after(head: Option<&Item>, entry: &Entry) -> Item {
+    let kept = |name: &str| head.and_then(|head| head.get(name)).cloned();
+    Item::new()
+        .with("log", LOG)
+        .with("seq", 0_i64)
+        .with("last", entry.seq)
+        .with("hash", &entry.hash)
+        .with("lastTime", time::iso_micros(entry.at))
+        .with_some("first", kept("first"))
+        .with_some("firstPrevious", kept("firstPrevious"))
+}
+
+/// The numbers of the first and the last entry.
+#[must_use]
+pub fn head_range(head: &Item) -> (i64, i64) {
+    (head.int("first").unwrap_or(1), head.int("last").unwrap_or(0))
+}
+
+/// The number of the first entry that is kept, and the hash of the one before it.
+#[must_use]
+pub fn head_start(head: &Item) -> (i64, String) {
+    (head_range(head).0, head.str("firstPrevious").unwrap_or_default().to_owned())
+}
+
+/// When the last entry was written.
+#[must_use]
+pub fn head_time(head: &Item) -> Option<Timestamp> {
+    head.str("lastTime")?.parse().ok()
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub seq: i64,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::backlog;
 use super::error::Error;
 use super::runner::Plan;
 use super::scenario;
@@ -36,15 +37,21 @@ pub struct Args {
     /// Turns into which the seconds are cut
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// Operations in one request of the batch scenarios
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=BATCH_MAX))]
-    pub batch: u32,
+    /// Operations in one request of the scenarios that have batches [default: 100, of queues 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=BATCH_MAX))]
+    pub batch: Option<u32>,
     /// Rules to match against
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rules: u32,
+    /// Inbox entries to store before inboxes are read, for 10,000 users together
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub entries: u64,
     /// Events to store before measuring [default: 0, for `report` 1000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     pub preload: Option<u64>,
+    /// Messages that wait in `messages-backlog`
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub backlog: u64,
     /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
@@ -68,9 +75,12 @@ fn help() -> String {
     for scenario in scenario::ALL {
         text += &format!("  {:<14} {}\n", scenario.name, scenario.about);
     }
+    text +=
+        &format!("  {:<14} {}\n", backlog::NAME, "events taken in beside --backlog messages for a dead destination");
     text + "\nExamples:\n  \
         tidings bench ingest ingest-batch --connections 16,64,256 --seconds 10\n  \
         tidings bench ingest --preload 1000000 --json\n  \
+        tidings bench messages messages-paced ingest\n  \
         tidings bench report"
 }
 
@@ -113,6 +123,18 @@ impl Args {
             }
         }
         names
+    }
+
+    /// Whether the check with a backlog is asked for, which starts its own server and takes its own turns.
+    pub fn is_backlog(&self) -> Result<bool, Error> {
+        if !self.scenarios.iter().any(|name| name == backlog::NAME) {
+            return Ok(false);
+        }
+        if self.scenarios.len() > 1 || self.url.is_some() || !self.connections.is_empty() {
+            let name = backlog::NAME;
+            return Err(Error::Usage(format!("`{name}` takes no other scenario, --url or --connections")));
+        }
+        Ok(true)
     }
 
     /// Whether the whole report is asked for, which decides itself what it measures.
@@ -166,6 +188,14 @@ mod tests {
             assert!(parse(line).unwrap().plan().is_err(), "{line}");
         }
         assert!(parse("--seconds 0.5").unwrap().plan().is_ok());
+    }
+
+    #[test]
+    fn the_backlog_stands_alone() {
+        assert!(parse("messages-backlog --backlog 1000").unwrap().is_backlog().unwrap());
+        assert!(!parse("messages").unwrap().is_backlog().unwrap());
+        assert!(parse("messages-backlog ingest").unwrap().is_backlog().is_err());
+        assert!(parse("messages-backlog --backlog 0").is_err());
     }
 
     #[test]

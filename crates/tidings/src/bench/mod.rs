@@ -9,25 +9,29 @@ use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 mod args;
+mod backlog;
 pub mod client;
 mod error;
 #[cfg(test)]
 mod fake;
 pub mod histogram;
 pub mod limit;
+mod messages;
 mod output;
 mod preload;
 mod report;
 pub mod runner;
 pub mod scenario;
 pub mod server;
+mod sink;
 pub mod stopwatch;
 pub mod tally;
 
 pub use args::Args;
 pub use error::Error;
+use messages::Flow;
 use runner::Job;
-use scenario::{Kind, LIMIT, Options, Scenario};
+use scenario::{ALERTS_READ, Kind, LIMIT, Options, Scenario};
 use server::{Started, Target};
 
 /// Measures what the arguments ask for and prints it.
@@ -59,9 +63,13 @@ async fn measure(args: &Args) -> Result<(), Error> {
     if args.url.is_none() && !server::is_on_disk(&args.dir) {
         output::remark("The data directory is not on a disk, where a sync costs time: choose another one with --dir.");
     }
-    let options = Options { batch: args.batch, rules: args.rules, token: String::new() };
+    let options =
+        Options { batch: args.batch.unwrap_or(0), rules: args.rules, entries: args.entries, token: String::new() };
     if is_report {
         return report::run(args, plan, &options).await;
+    }
+    if args.is_backlog()? {
+        return backlog::run(args, plan, &options).await;
     }
     let scenarios = chosen(args)?;
     let variants = args.variants()?;
@@ -75,12 +83,17 @@ async fn measure(args: &Args) -> Result<(), Error> {
     if let (Some(target), Some(events)) = (&target, args.preload) {
         preload::run(target, events).await?;
     }
+    if let (Some(target), true) = (&target, scenarios.iter().any(|scenario| scenario.name == ALERTS_READ)) {
+        preload::alerts(target, args.preload.unwrap_or(scenario::alerts::STORED)).await?;
+    }
     let mut jobs = Vec::new();
     for connections in variants {
         for scenario in &scenarios {
             // Connections mean nothing to a local scenario: once is enough.
             let is_local = matches!(scenario.kind, Kind::Local(_));
-            if !(is_local && jobs.iter().any(|job: &Job| job.scenario.name == scenario.name)) {
+            if let Kind::Flow(pace) = scenario.kind {
+                jobs.push(Job::flow(scenario, Flow::start(&args.dir, pace, connections).await?, connections));
+            } else if !(is_local && jobs.iter().any(|job: &Job| job.scenario.name == scenario.name)) {
                 jobs.push(Job::new(scenario, connections, target.as_ref(), &options)?);
             }
         }

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::error::Error;
 use super::runner;
-use super::scenario::{self, Options};
+use super::scenario::{self, Load, Options};
 use super::server::Target;
 use super::tally::describe;
 
@@ -22,35 +22,48 @@ const TRIES: u32 = 40;
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(250);
 const REPLY_WITHIN: Duration = Duration::from_secs(60);
 
+/// What fills a store.
+type Fill = fn(&Options) -> Box<dyn Load>;
+
 /// Stores `events` events.
 pub async fn run(target: &Target, events: u64) -> Result<(), Error> {
+    fill(target, events, "events stored first", scenario::ingest_batch).await
+}
+
+/// Stores `alerts` process change alerts.
+pub async fn alerts(target: &Target, alerts: u64) -> Result<(), Error> {
+    fill(target, alerts, "alerts stored first", scenario::alerts::store).await
+}
+
+async fn fill(target: &Target, events: u64, message: &'static str, with: Fill) -> Result<(), Error> {
     let bar = runner::progress(events);
-    bar.set_message("events stored first");
+    bar.set_message(message);
     let left = Arc::new(AtomicU64::new(events / u64::from(BATCH)));
     let mut tasks = JoinSet::new();
     for _ in 0..CONNECTIONS {
-        tasks.spawn(store(target.clone(), BATCH, Arc::clone(&left), bar.clone()));
+        tasks.spawn(store(target.clone(), BATCH, with, Arc::clone(&left), bar.clone()));
     }
     while let Some(joined) = tasks.join_next().await {
         joined.map_err(|_panic| Error::Stalled(NAME.to_owned()))??;
     }
     let rest = u32::try_from(events % u64::from(BATCH)).unwrap_or(0);
     if rest > 0 {
-        store(target.clone(), rest, Arc::new(AtomicU64::new(1)), bar.clone()).await?;
+        store(target.clone(), rest, with, Arc::new(AtomicU64::new(1)), bar.clone()).await?;
     }
     bar.finish_and_clear();
     Ok(())
 }
 
 /// One connection: takes batches until none is left.
-async fn store(target: Target, batch: u32, left: Arc<AtomicU64>, bar: ProgressBar) -> Result<(), Error> {
-    let options = Options { batch, rules: 0, token: target.token.clone() };
-    let mut caller = scenario::ingest_batch(&options).caller();
+async fn store(target: Target, batch: u32, with: Fill, left: Arc<AtomicU64>, bar: ProgressBar) -> Result<(), Error> {
+    let options = Options { batch, rules: 0, entries: 0, token: target.token.clone() };
+    let mut caller = with(&options).caller();
     let mut connection = runner::open(target.address, NAME).await?;
     while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
         let mut tries = 0;
         loop {
             let stalled = |_elapsed| Error::Stalled(NAME.to_owned());
+            // What was refused is sent again with other ids, which matters to nobody.
             let response = timeout(REPLY_WITHIN, connection.call(caller.request())).await.map_err(stalled)?;
             let response = response.map_err(|source| Error::Unreachable {
                 scenario: NAME.to_owned(),

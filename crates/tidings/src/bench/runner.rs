@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::client::Connection;
 use super::error::Error;
+use super::messages::Flow;
 use super::scenario::{Caller, Kind, Load, Options, Scenario};
 use super::server::Target;
 use super::stopwatch;
@@ -19,6 +20,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const WARM_UP_MAX: Duration = Duration::from_secs(1);
 /// A reply that takes longer than this after the end of its slice never comes.
 const LAST_REPLY_WITHIN: Duration = Duration::from_secs(15);
+/// What a scenario needs first may be a million entries.
+const PREPARED_WITHIN: Duration = Duration::from_secs(900);
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
 const REOPEN_AFTER: Duration = Duration::from_millis(50);
 
@@ -47,6 +50,7 @@ pub struct Job {
 enum Work {
     Http { target: Target, load: Box<dyn Load>, callers: Vec<Box<dyn Caller>> },
     Local { options: Options, run: fn(&Options, Duration) -> Result<Tally, Error> },
+    Flow(Box<Flow>),
 }
 
 impl Job {
@@ -61,6 +65,7 @@ impl Job {
         match (scenario.kind, target) {
             (Kind::Http(load), Some(target)) => {
                 let load = load(&Options { token: target.token.clone(), ..options.clone() });
+                let connections = load.connections(connections);
                 let callers = (0..connections).map(|_| load.caller()).collect();
                 let batch = load.batch();
                 Ok(Self {
@@ -72,6 +77,7 @@ impl Job {
                 })
             }
             (Kind::Http(_), None) => Err(Error::Usage(format!("`{}` needs a server", scenario.name))),
+            (Kind::Flow(_), _) => Err(Error::Usage(format!("`{}` starts a server of its own", scenario.name))),
             (Kind::Local(run), _) => {
                 let work = Work::Local { options: options.clone(), run };
                 Ok(Self { scenario, connections: 1, batch: 1, tally, work })
@@ -79,10 +85,15 @@ impl Job {
         }
     }
 
+    /// A scenario that has its own server.
+    pub fn flow(scenario: &'static Scenario, flow: Flow, connections: u32) -> Self {
+        Self { scenario, connections, batch: 1, tally: Tally::default(), work: Work::Flow(Box::new(flow)) }
+    }
+
     async fn prepare(&self) -> Result<(), Error> {
         if let Work::Http { target, load, .. } = &self.work {
             let mut connection = open(target.address, self.scenario.name).await?;
-            timeout(LAST_REPLY_WITHIN, load.prepare(&mut connection))
+            timeout(PREPARED_WITHIN, load.prepare(&mut connection))
                 .await
                 .map_err(|_elapsed| Error::Stalled(self.scenario.name.to_owned()))??;
         }
@@ -94,6 +105,7 @@ impl Job {
         match &mut self.work {
             Work::Http { target, callers, .. } => send(self.scenario.name, target.address, callers, length).await,
             Work::Local { options, run } => run(options, length),
+            Work::Flow(flow) => flow.slice(self.scenario.name, length).await,
         }
     }
 }
@@ -183,6 +195,9 @@ async fn drive(
 ) -> (Box<dyn Caller>, Tally) {
     let mut tally = Tally::default();
     loop {
+        if let Some(pause) = caller.pause() {
+            sleep(pause).await;
+        }
         let request = caller.request();
         let start = stopwatch::now();
         if start >= deadline {
@@ -231,7 +246,7 @@ mod tests {
     use crate::bench::{fake, output, scenario};
 
     fn jobs(names: &[&str], target: &Target) -> Vec<Job> {
-        let options = Options { batch: 10, rules: 0, token: String::new() };
+        let options = Options { batch: 10, rules: 0, entries: 0, token: String::new() };
         let job = |name: &&str| Job::new(scenario::find(name).unwrap(), 3, Some(target), &options).unwrap();
         names.iter().map(job).collect()
     }
@@ -286,7 +301,7 @@ mod tests {
             Ok(Tally { operations: u64::from(options.rules), measured: length, ..Tally::default() })
         }
         static LOCAL: Scenario = Scenario { name: "local", about: "for this test", kind: Kind::Local(count) };
-        let options = Options { batch: 1, rules: 5, token: String::new() };
+        let options = Options { batch: 1, rules: 5, entries: 0, token: String::new() };
         let mut jobs = vec![Job::new(&LOCAL, 64, None, &options).unwrap()];
         run(&mut jobs, PLAN).await.unwrap();
         assert_eq!((jobs[0].tally.operations, jobs[0].connections), (10, 1));

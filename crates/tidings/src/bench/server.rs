@@ -56,6 +56,7 @@ pub struct Started {
     data: TempDir,
     child: Child,
     target: Target,
+    environment: Vec<(String, String)>,
 }
 
 /// What `server.json` in the data directory says.
@@ -68,11 +69,16 @@ struct Announcement {
 impl Started {
     /// Starts a server with an empty store somewhere below `parent` and waits until it is ready.
     pub async fn start(parent: &Path) -> Result<Self, Error> {
+        Self::start_with(parent, Vec::new()).await
+    }
+
+    /// The same with more variables in its environment.
+    pub async fn start_with(parent: &Path, environment: Vec<(String, String)>) -> Result<Self, Error> {
         let data = tempfile::Builder::new().prefix("tidings-bench-").tempdir_in(parent).map_err(Error::file(parent))?;
-        let child = spawn(data.path(), true)?;
+        let child = spawn(data.path(), true, &environment)?;
         let target = Target { address: SocketAddr::from(([127, 0, 0, 1], 0)), token: String::new() };
         // From here on an early return ends the process again.
-        let mut started = Self { data, child, target };
+        let mut started = Self { data, child, target, environment };
         started.wait_until_ready().await?;
         Ok(started)
     }
@@ -102,7 +108,7 @@ impl Started {
     /// any more: preparing its file takes longer than starting does, and would be measured with it.
     pub async fn restart(&mut self) -> Result<(), Error> {
         end(&mut self.child);
-        self.child = spawn(self.data.path(), false)?;
+        self.child = spawn(self.data.path(), false, &self.environment)?;
         self.wait_until_ready().await
     }
 
@@ -157,7 +163,7 @@ pub fn is_on_disk(directory: &Path) -> bool {
     rustix::fs::statfs(directory).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| kind != TMPFS_MAGIC))
 }
 
-fn spawn(data: &Path, with_limit: bool) -> Result<Child, Error> {
+fn spawn(data: &Path, with_limit: bool, environment: &[(String, String)]) -> Result<Child, Error> {
     let program = std::env::current_exe().map_err(|error| Error::Start(error.to_string()))?;
     let log = data.join(LOG);
     let log = File::options().create(true).append(true).open(&log).map_err(Error::file(&log))?;
@@ -174,6 +180,7 @@ fn spawn(data: &Path, with_limit: bool) -> Result<Child, Error> {
     }
     // The other listeners have fixed addresses, which may be taken.
     command.env("TIDINGS__PUSH__LISTEN", "").env("TIDINGS__AMQP__LISTEN", "");
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     // A directory without a `tidings.toml`.
     command.current_dir(data);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);

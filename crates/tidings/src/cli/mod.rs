@@ -1,10 +1,14 @@
 //! The command line. Errors go to stderr in one sentence that says what to do; exit 0 done, 1 refused or failed,
 //! 2 bad usage.
 
+mod alerts;
 mod backup;
 mod check_config;
 mod client;
+mod completions;
+mod map;
 mod output;
+mod queues;
 mod rules;
 mod send;
 mod serve;
@@ -37,9 +41,13 @@ enum Command {
     Send(send::Arguments),
     Tail(tail::Arguments),
     Rules(rules::Arguments),
+    Alerts(alerts::Arguments),
+    Queues(queues::Arguments),
+    Map(map::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
     Tables(tables::Arguments),
+    Completions(completions::Arguments),
     /// Measure this machine: the built-in load generator and its report
     Bench(Box<crate::bench::Args>),
 }
@@ -107,9 +115,13 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Send(arguments) => send::run(arguments).await,
         Command::Tail(arguments) => tail::run(arguments).await,
         Command::Rules(arguments) => rules::run(&arguments),
+        Command::Alerts(arguments) => alerts::run(arguments).await,
+        Command::Queues(arguments) => queues::run(arguments).await,
+        Command::Map(arguments) => map::run(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Tables(arguments) => tables::run(arguments).await,
+        Command::Completions(arguments) => completions::run(&arguments),
         Command::Bench(arguments) => {
             crate::bench::run(*arguments).await?;
             Ok(Done::All)

@@ -11,6 +11,7 @@ use super::{Done, Failure, output};
 use crate::app::{App, Surroundings};
 use crate::clock::{SystemClock, SystemIds};
 use crate::config::{self, Config, log::Format};
+use crate::demo::Demo;
 
 /// Run the whole system in one process
 #[derive(Args)]
@@ -48,6 +49,9 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     } else if arguments.demo {
         config.data_dir = std::env::temp_dir().join(format!("tidings-demo-{}", std::process::id()));
     }
+    if arguments.demo {
+        crate::demo::configure(&mut config);
+    }
     start_logging(&config);
     if arguments.unsafe_acknowledge_before_fsync {
         tracing::warn!("acknowledging before the fsync: a power cut will lose acknowledged events");
@@ -60,13 +64,14 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
         ids: Arc::new(SystemIds::default()),
         acknowledge_before_fsync: arguments.unsafe_acknowledge_before_fsync,
         limit_file: arguments.limit_file,
-        reload: Some(reload_source(arguments.config, arguments.listen, config.data_dir.clone())),
+        reload: Some(reload_source(arguments.config, arguments.listen, config.data_dir.clone(), arguments.demo)),
     };
     let data_dir = config.data_dir.clone();
-    let app = App::open(config, surroundings).await?;
+    let demo = if arguments.demo { Some(Demo::prepare().await?) } else { None };
+    let app = Box::pin(App::open(config, surroundings)).await?;
     greet(&app, &data_dir, arguments.demo);
-    if arguments.demo {
-        crate::demo::play(&app.services);
+    if let Some(demo) = demo {
+        demo.play(&app.services).await.map_err(Failure)?;
     }
     reload_on_hangup(app.services.clone())?;
     app.run(stop).await?;
@@ -83,7 +88,12 @@ pub(super) fn load(path: Option<&std::path::Path>) -> Result<Config, Failure> {
 }
 
 /// Reads the configuration as this start did: the same file, and what the command line said on top of it.
-fn reload_source(path: Option<PathBuf>, listen: Option<SocketAddr>, data_dir: PathBuf) -> crate::reload::Source {
+fn reload_source(
+    path: Option<PathBuf>,
+    listen: Option<SocketAddr>,
+    data_dir: PathBuf,
+    demo: bool,
+) -> crate::reload::Source {
     Arc::new(move || {
         let usual = PathBuf::from(config::FILE_NAME);
         let path = path.as_deref().or_else(|| usual.exists().then_some(usual.as_path()));
@@ -92,6 +102,9 @@ fn reload_source(path: Option<PathBuf>, listen: Option<SocketAddr>, data_dir: Pa
             config.set_listen(listen);
         }
         config.data_dir.clone_from(&data_dir);
+        if demo {
+            crate::demo::configure(&mut config);
+        }
         Ok(config)
     })
 }
@@ -116,6 +129,7 @@ fn greet(app: &App, data_dir: &std::path::Path, demo: bool) {
     if let Some(push_url) = &app.push_url {
         output::note(&format!("push server (ntfy's protocol): {push_url}"));
     }
+    output::note(&format!("dashboard: {}/ui/", app.url));
     output::note(&format!("data directory: {}", data_dir.display()));
     let token = data_dir.join("admin.token");
     if app.first_token.is_some() {
@@ -123,11 +137,19 @@ fn greet(app: &App, data_dir: &std::path::Path, demo: bool) {
     }
     if demo {
         let (url, token) = (&app.url, token.display());
-        output::note("\nDemo: sample events are coming in. Three things to try in another terminal:");
-        output::note(&format!("  export TIDINGS_URL={url} TIDINGS_TOKEN=$(cat {token})"));
-        output::note("  tidings tail                                          # watch them come in");
-        output::note("  echo '{\"eventType\":\"hello.world\",\"data\":{\"from\":\"me\"}}' | tidings send -");
-        output::note("  curl -H \"Authorization: Bearer $TIDINGS_TOKEN\" \"$TIDINGS_URL/events?limit=5\"");
+        output::note(&format!("\nDemo: a small company is at work. Open {url}/ui/ and sign in with this token:"));
+        output::note(&format!(
+            "  {}",
+            std::fs::read_to_string(data_dir.join("admin.token")).unwrap_or_default().trim()
+        ));
+        output::note("\nThree things to try:");
+        output::note("  1. In the dashboard, open Live, choose any trace and see what became of the event.");
+        output::note("  2. Open Messages, then dead letters: one system cannot read its invoices. Send one again.");
+        output::note("  3. Send an event of your own, then find it under Events:");
+        output::note(&format!("     export TIDINGS_URL={url} TIDINGS_TOKEN=$(cat {token})"));
+        output::note(
+            "     echo '{\"eventType\":\"ticket.created\",\"data\":{\"caller\":\"me\",\"issue\":\"hello\"}}' | tidings send -",
+        );
     }
 }
 

@@ -16,9 +16,12 @@ pub struct Queue {
     /// Deliveries before a message is dead-lettered: the first and its retries.
     pub max_delivery_count: u32,
     pub lock_seconds: u64,
-    pub retry: Retry,
+    /// Absent: an abandoned message can be received again at once.
+    pub retry: Option<Retry>,
     /// 0: messages do not expire.
     pub default_ttl_seconds: u64,
+    /// Whether messages that expire go to the dead letters.
+    pub dead_letter_on_expiration: bool,
     /// How long message ids are remembered. 0: no duplicate detection.
     pub duplicate_window_seconds: u64,
     pub ordered: bool,
@@ -39,8 +42,9 @@ pub struct Subscription {
     pub name: String,
     pub max_delivery_count: u32,
     pub lock_seconds: u64,
-    pub retry: Retry,
+    pub retry: Option<Retry>,
     pub default_ttl_seconds: u64,
+    pub dead_letter_on_expiration: bool,
     pub ordered: bool,
     /// None: every message.
     pub rules: Vec<SubscriptionRule>,
@@ -99,8 +103,9 @@ impl Default for Queue {
             name: String::new(),
             max_delivery_count: MAX_DELIVERY_COUNT,
             lock_seconds: LOCK_SECONDS,
-            retry: Retry::default(),
+            retry: None,
             default_ttl_seconds: 0,
+            dead_letter_on_expiration: false,
             duplicate_window_seconds: 0,
             ordered: false,
         }
@@ -113,8 +118,9 @@ impl Default for Subscription {
             name: String::new(),
             max_delivery_count: MAX_DELIVERY_COUNT,
             lock_seconds: LOCK_SECONDS,
-            retry: Retry::default(),
+            retry: None,
             default_ttl_seconds: 0,
+            dead_letter_on_expiration: false,
             ordered: false,
             rules: Vec::new(),
             push: None,
@@ -132,7 +138,9 @@ impl Queue {
     pub(super) fn check(&self, check: &mut Check<'_>) {
         check_entity_name(&self.name, check);
         check_delivery(self.max_delivery_count, self.lock_seconds, check);
-        self.retry.check(&mut check.key("retry"));
+        if let Some(retry) = &self.retry {
+            retry.check(&mut check.key("retry"));
+        }
         check_times(self.default_ttl_seconds, self.duplicate_window_seconds, check);
     }
 }
@@ -160,7 +168,9 @@ impl Subscription {
     fn check(&self, check: &mut Check<'_>) {
         check_entity_name(&self.name, check);
         check_delivery(self.max_delivery_count, self.lock_seconds, check);
-        self.retry.check(&mut check.key("retry"));
+        if let Some(retry) = &self.retry {
+            retry.check(&mut check.key("retry"));
+        }
         check_times(self.default_ttl_seconds, 0, check);
         let mut rules = check.key("rules");
         rules.names(self.rules.iter().map(|rule| rule.name.as_str()));
@@ -168,6 +178,10 @@ impl Subscription {
             let filters = [rule.sql.is_some(), rule.correlation.is_some(), rule.pattern.is_some(), rule.key.is_some()];
             if filters.into_iter().filter(|given| *given).count() != 1 {
                 rules.item(index).problem("needs exactly one of `sql`, `correlation`, `pattern` and `key`");
+            } else if let Err(errors) = crate::bus::filter::compile(&rule.into()) {
+                for error in errors {
+                    rules.item(index).problem(format_args!("has a mistake at `{}`: {}", error.field, error.message));
+                }
             }
         }
         if let Some(push) = &self.push {
@@ -191,7 +205,7 @@ impl Retry {
 
 fn check_delivery(max_delivery_count: u32, lock_seconds: u64, check: &mut Check<'_>) {
     check.key("maxDeliveryCount").range(max_delivery_count, 1..=2000);
-    check.key("lockSeconds").range(lock_seconds, 1..=3600);
+    check.key("lockSeconds").range(lock_seconds, 5..=300);
 }
 
 fn check_times(default_ttl_seconds: u64, duplicate_window_seconds: u64, check: &mut Check<'_>) {

@@ -9,9 +9,16 @@ use super::Config;
 use super::tree::join;
 
 /// Keys that `reload` takes over; everything else is read once, at the start.
-const AT_RUN_TIME: [&str; 6] = [
+const AT_RUN_TIME: [&str; 13] = [
     "rules",
     "schedules",
+    "process_alerts.recipients",
+    "process_alerts.authorized_accounts",
+    "process_alerts.keep_from_arrival",
+    "process_alerts.process_name_fields",
+    "process_alerts.work_item_type_fields",
+    "process_alerts.field_reference_name_fields",
+    "process_alerts.state_name_fields",
     "limits.body_bytes",
     "limits.event_bytes",
     "limits.batch_events",

@@ -18,6 +18,9 @@ pub struct Email {
     pub region: Option<String>,
     /// SES: absent means Amazon's own for the region.
     pub endpoint: Option<String>,
+    /// SES: absent means the AWS environment's.
+    pub access_key_id: Option<String>,
+    pub secret_access_key: Option<Secret>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +41,8 @@ impl Default for Email {
             smtp_url: None,
             region: None,
             endpoint: None,
+            access_key_id: None,
+            secret_access_key: None,
         }
     }
 }
@@ -60,10 +65,20 @@ impl Email {
         if let Some(endpoint) = &self.endpoint {
             check.key("endpoint").url(endpoint, &["http", "https"]);
         }
+        match (&self.access_key_id, &self.secret_access_key) {
+            (Some(id), _) if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+                check.key("access_key_id").problem("must be letters and digits, as in `AKIAIOSFODNN7EXAMPLE`");
+            }
+            (Some(_), None) => check.key("access_key_id").problem("needs `email.secret_access_key` beside it"),
+            (None, Some(_)) => check.key("secret_access_key").problem("needs `email.access_key_id` beside it"),
+            _ => {}
+        }
     }
 
     pub(super) fn secrets<'a>(&'a mut self, secrets: &mut Vec<(String, &'a mut Secret)>) {
         secrets.extend(self.smtp_url.as_mut().map(|secret| ("email.smtp_url".to_owned(), secret)));
+        let key = self.secret_access_key.as_mut();
+        secrets.extend(key.map(|secret| ("email.secret_access_key".to_owned(), secret)));
     }
 }
 

@@ -14,6 +14,15 @@ impl JsonObject {
         &self.0
     }
 
+    /// The object that a value is; anything else is none, and empty.
+    #[must_use]
+    pub fn from_value(value: Value) -> Self {
+        match value {
+            Value::Object(map) => Self(map),
+            _ => Self::default(),
+        }
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -5,6 +5,7 @@
 //! field in its section and a line in `tidings.example.toml`; tests hold the two together.
 
 pub mod amqp;
+pub mod audit;
 pub mod bus;
 mod check;
 pub mod delivery;
@@ -12,7 +13,8 @@ mod difference;
 pub mod duration;
 pub mod email;
 mod environment;
-mod json;
+pub mod invoices;
+pub mod json;
 pub mod limits;
 mod listen;
 pub mod log;
@@ -34,6 +36,8 @@ pub mod store;
 mod suggest;
 #[cfg(test)]
 mod tests;
+pub mod tickets;
+pub mod transfers;
 mod tree;
 pub mod values;
 
@@ -76,8 +80,13 @@ pub struct Config {
     pub amqp: amqp::Amqp,
     pub process_alerts: process_alerts::ProcessAlerts,
     pub notification_center: notification_center::NotificationCenter,
+    pub audit: audit::Audit,
+    pub tickets: tickets::Tickets,
+    pub invoices: invoices::Invoices,
+    pub transfers: transfers::Transfers,
     pub outbound: outbound::Outbound,
     pub delivery: delivery::Delivery,
+    pub quiet_hours: Vec<delivery::QuietHours>,
     pub limits: limits::Limits,
     pub retention: retention::Retention,
     pub log: log::Log,
@@ -125,8 +134,13 @@ impl Default for Config {
             amqp: amqp::Amqp::default(),
             process_alerts: process_alerts::ProcessAlerts::default(),
             notification_center: notification_center::NotificationCenter::default(),
+            audit: audit::Audit::default(),
+            tickets: tickets::Tickets::default(),
+            invoices: invoices::Invoices::default(),
+            transfers: transfers::Transfers::default(),
             outbound: outbound::Outbound::default(),
             delivery: delivery::Delivery::default(),
+            quiet_hours: Vec::new(),
             limits: limits::Limits::default(),
             retention: retention::Retention::default(),
             log: log::Log::default(),
@@ -219,6 +233,9 @@ impl Config {
         self.amqp.check(&mut check.key("amqp"));
         self.process_alerts.check(&mut check.key("process_alerts"));
         self.notification_center.check(&mut check.key("notification_center"));
+        self.audit.check(&mut check.key("audit"));
+        self.invoices.check(&mut check.key("invoices"));
+        self.transfers.check(&mut check.key("transfers"));
         self.outbound.check(&mut check.key("outbound"));
         self.delivery.check(&mut check.key("delivery"));
         self.limits.check(&mut check.key("limits"));
@@ -227,10 +244,12 @@ impl Config {
         check.list("rules", &self.rules, |rule| &rule.name, rules::Rule::check);
         check.list("queues", &self.queues, |queue| &queue.name, bus::Queue::check);
         check.list("topics", &self.topics, |topic| &topic.name, bus::Topic::check);
+        check.list("quiet_hours", &self.quiet_hours, |hours| &hours.name, delivery::QuietHours::check);
         check.list("schedules", &self.schedules, |schedule| &schedule.name, schedules::Schedule::check);
         check.list("monitors", &self.monitors, |monitor| &monitor.name, monitors::Monitor::check);
         check.list("message_types", &self.message_types, |kind| &kind.name, message_types::MessageType::check);
         check.list("sources", &self.sources, |source| &source.name, sources::Source::check);
+        self.check_scheduled_payloads(check);
         // Queues and topics share the paths under `/bus`.
         for (index, topic) in self.topics.iter().enumerate() {
             if !topic.name.is_empty() && self.queues.iter().any(|queue| queue.name == topic.name) {
@@ -239,6 +258,27 @@ impl Config {
                     .item(index)
                     .key("name")
                     .problem(format_args!("is {}, which a queue has already", problem::quote(&topic.name)));
+            }
+        }
+    }
+
+    /// A scheduled message is judged as the API would judge it (S002-60), so that no run fails for what could be known.
+    fn check_scheduled_payloads(&self, check: &mut Check<'_>) {
+        // A schema that is none is reported by then.
+        let Ok(types) = crate::messages::types::Types::new(&self.message_types) else { return };
+        let mut schedules = check.key("schedules");
+        for (index, schedule) in self.schedules.iter().enumerate() {
+            if schedule.message_type.is_empty() {
+                continue;
+            }
+            let mut entry = schedules.item(index);
+            for error in types.check(&schedule.message_type, schedule.payload.as_map()) {
+                match error.field.strip_prefix("payload.") {
+                    Some(inner) => {
+                        entry.key("payload").problem(format_args!("does not fit: `{inner}` {}", error.message))
+                    }
+                    None => entry.key(&error.field).problem(error.message),
+                }
             }
         }
     }

@@ -22,7 +22,7 @@ pub struct Monitor {
     pub acknowledge_seconds: u64,
     /// Told when the incident is raised.
     pub targets: Vec<Target>,
-    /// Told, again and again, while it is not acknowledged.
+    /// Told one after the other while it is not acknowledged, and the last one again and again.
     pub escalate: Vec<Target>,
 }
 

@@ -14,7 +14,12 @@ pub struct NotificationCenter {
 impl NotificationCenter {
     pub(super) fn check(&self, check: &mut Check<'_>) {
         if let Some(link) = &self.link {
-            check.key("link").url_template(link, &["http", "https"]);
+            match crate::rules::template::Template::parse(link) {
+                Err(why) if link.matches("{{").count() == link.matches("}}").count() => {
+                    check.key("link").problem(why);
+                }
+                _ => check.key("link").url_template(link, &["http", "https"]),
+            }
         }
     }
 }

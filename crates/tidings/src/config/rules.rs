@@ -23,6 +23,12 @@ pub struct Rule {
     pub dedupe_seconds: u64,
     /// A template: what makes two notices the same. Empty: title and text do.
     pub dedupe_key: String,
+    /// Where this rule matches, others tell nobody.
+    pub exclude: bool,
+    /// A template: why.
+    pub reason: String,
+    /// The rules that it keeps back; none: all.
+    pub rules: Vec<String>,
 }
 
 impl Default for Rule {
@@ -36,6 +42,9 @@ impl Default for Rule {
             text: String::new(),
             dedupe_seconds: 0,
             dedupe_key: String::new(),
+            exclude: false,
+            reason: String::new(),
+            rules: Vec::new(),
         }
     }
 }
@@ -121,7 +130,7 @@ impl Rule {
         if self.pattern.is_empty() {
             check.key("pattern").problem("is missing; it says which events the rule is for");
         }
-        if self.targets.is_empty() {
+        if self.targets.is_empty() && !self.exclude {
             check.key("targets").problem("is missing; it says where the notice goes");
         }
         check_targets(&self.targets, &mut check.key("targets"));
@@ -144,6 +153,9 @@ impl Rule {
         map.insert("text".to_owned(), self.text.clone().into());
         map.insert("dedupe_seconds".to_owned(), self.dedupe_seconds.into());
         map.insert("dedupe_key".to_owned(), self.dedupe_key.clone().into());
+        map.insert("exclude".to_owned(), self.exclude.into());
+        map.insert("reason".to_owned(), self.reason.clone().into());
+        map.insert("rules".to_owned(), self.rules.clone().into());
         map
     }
 

@@ -24,7 +24,7 @@ pub struct Source {
     pub region: Option<String>,
     /// Absent: the vendor's own.
     pub endpoint: Option<String>,
-    /// dynamodb-stream: where to begin without a checkpoint.
+    /// Where to begin without a checkpoint. An audit log goes back 90 days.
     pub start: Start,
 }
 

@@ -125,7 +125,11 @@ async fn send(
         Some(Extension(seed)) => RequestIds::Seeded(seed),
         None => RequestIds::Fresh(&*services.ids, now),
     };
-    let limits = ingest::Limits { events: services.limits.batch_events(), event_bytes: services.limits.event_bytes() };
+    let limits = ingest::Limits {
+        events: services.limits.batch_events(),
+        event_bytes: services.limits.event_bytes(),
+        sources: services.config.limits.event_sources.clone(),
+    };
     let received = ingest::read_events(&headers, &body, &correlation.0, &ids, now, &limits)?;
     let (single, drafts) = match received {
         Received::One(draft) => (true, vec![*draft]),
@@ -212,9 +216,16 @@ async fn get(
     let event = services.events.get(&event_id, source.as_deref()).await?;
     let event = event.ok_or_else(|| Problem::not_found("there is no event of this id, or it has expired"))?;
     let mut view = EventView::of(&event)?;
-    fanout::progress(&*services.store, &mut view.outcome).await?;
-    follow_up(&services, &mut view.outcome).await?;
+    view.outcome = outcome(&services, &event).await?;
     Ok(Json(StatusCode::OK, view))
+}
+
+/// What came of an event up to now.
+pub async fn outcome(services: &Services, event: &StoredEvent) -> Result<Outcome, Problem> {
+    let mut outcome = event.outcome();
+    fanout::progress(&*services.store, &mut outcome).await?;
+    follow_up(services, &mut outcome).await?;
+    Ok(outcome)
 }
 
 /// Completes an outcome with what became of its messages.
@@ -223,6 +234,7 @@ async fn follow_up(services: &Services, outcome: &mut Outcome) -> Result<(), Pro
         if let Some(stored) = services.messages.get(&sent.message_id).await? {
             let delivery = stored.message.delivery;
             sent.status = Some(delivery.status.as_str().to_owned());
+            sent.ticket_id = delivery.notification_id.filter(|_| sent.channel == "ticket");
             sent.attempts = Some(delivery.attempts);
         }
     }

@@ -14,7 +14,8 @@ pub fn row(cells: &[&str]) -> String {
     out
 }
 
-fn push_cell(out: &mut String, cell: &str) {
+/// Appends one cell.
+pub fn push_cell(out: &mut String, cell: &str) {
     // A sign behind white space, or in its full-width form, still starts a formula in some programs.
     let first = cell.trim_start().chars().next();
     let guarded = matches!(first, Some('=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠'))

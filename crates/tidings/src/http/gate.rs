@@ -35,6 +35,7 @@ pub struct Gate {
     path: &'static str,
     access: Access,
     params: Vec<&'static str>,
+    key_in_url: bool,
     body_rule: BodyRule,
     metrics: RouteMetrics,
 }
@@ -76,18 +77,21 @@ impl Gatekeeper {
         finish(problem.into_response(), &correlation)
     }
 
-    async fn recognise(&self, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Caller, Problem> {
+    /// Who calls: by the token in the header, or by the key that stands elsewhere in the request.
+    async fn recognise(
+        &self,
+        headers: &HeaderMap,
+        key: Option<String>,
+        peer: Option<IpAddr>,
+    ) -> Result<Caller, Problem> {
         let unauthorized = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
-        let Some(value) = headers.get(header::AUTHORIZATION) else {
+        let bearer = authorization(headers, "bearer").or(key);
+        if bearer.is_none() && !headers.contains_key(header::AUTHORIZATION) {
             return Err(unauthorized("this call needs a token: send the header `Authorization: Bearer TOKEN`"));
-        };
+        }
         let now = self.services.clock.monotonic();
-        let bearer = value.to_str().ok().and_then(|text| {
-            let (scheme, token) = text.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-        });
         let caller = match bearer {
-            Some(bearer) => self.services.tokens.recognise(bearer).await?,
+            Some(bearer) => self.services.tokens.recognise(&bearer).await?,
             None => None,
         };
         match caller {
@@ -131,6 +135,7 @@ impl Gate {
             path: route.path,
             access: route.access.clone(),
             params: route.params.iter().map(|param| param.0).collect(),
+            key_in_url: route.key_in_url,
             body_rule: route.body_rule,
             metrics,
         }
@@ -142,7 +147,10 @@ impl Gate {
         let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
         let caller = match &self.access {
             Access::Public => None,
-            Access::Scopes(scopes) => Some(permitted(self.keeper.recognise(&parts.headers, peer).await?, scopes)?),
+            Access::Scopes(scopes) => {
+                let key = if self.key_in_url { key_of(&parts) } else { None };
+                Some(permitted(self.keeper.recognise(&parts.headers, key, peer).await?, scopes)?)
+            }
         };
         let params = Params::read(parts.uri.query(), &self.params)?;
         parts.extensions.insert(params);
@@ -189,6 +197,21 @@ pub async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -
         correlation_id = correlation.0, "answered"
     );
     response
+}
+
+/// The token of an `Authorization` header of that scheme.
+fn authorization(headers: &HeaderMap, wanted: &str) -> Option<String> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case(wanted).then(|| token.trim().to_owned())
+}
+
+/// The token of a caller that cannot send it as others do: Event Grid has a header of its own, and URLs; Splunk's
+/// senders have a scheme of their own.
+fn key_of(parts: &axum::http::request::Parts) -> Option<String> {
+    let header = parts.headers.get("aeg-sas-key").and_then(|key| key.to_str().ok()).map(ToOwned::to_owned);
+    let query = parts.uri.query().unwrap_or_default().as_bytes();
+    let in_url = || form_urlencoded::parse(query).find(|(name, _)| name == "key").map(|(_, key)| key.into_owned());
+    authorization(&parts.headers, "splunk").or(header).or_else(in_url)
 }
 
 fn permitted(caller: Caller, demands: &[Scope]) -> Result<Caller, Problem> {

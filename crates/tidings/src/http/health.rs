@@ -27,7 +27,7 @@ pub fn routes() -> Vec<Route> {
             .scopes(&[Scope::Read])
             .answer_as::<String>(200, "The metrics", "application/openmetrics-text"),
         Route::new(Method::GET, "/openapi.json", "This description", description)
-            .scopes(&[Scope::Read, Scope::Operate, Scope::Ingest, Scope::Consume, Scope::Tickets])
+            .scopes(&[Scope::Read, Scope::Operate, Scope::Ingest, Scope::Consume])
             .answer::<serde_json::Value>(200, "OpenAPI 3.1"),
     ]
 }
@@ -63,7 +63,7 @@ async fn metrics(State(services): State<Services>) -> Response {
         services.metrics.store_disk_bytes.set(disk.unwrap_or(0));
     }
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, content_type)], services.metrics.render()).into_response()
+    ([(header::CONTENT_TYPE, content_type)], services.metrics.render(&services.bus.metrics())).into_response()
 }
 
 async fn description() -> impl IntoResponse {

@@ -11,6 +11,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::figures::Tally;
+use crate::messages::metrics::DeliveryMetrics;
+
 /// From half a millisecond to about half a minute.
 const SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 const TRANSACTIONS: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0, 1024.0];
@@ -40,6 +43,8 @@ pub struct Metrics {
     request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
     events: Family<ResultLabels, Counter>,
     rules: Family<ResultLabels, Counter>,
+    /// Secrets that were kept out of tickets.
+    pub redactions: Counter,
     commit_seconds: Histogram,
     commit_transactions: Histogram,
     commit_bytes: Counter,
@@ -48,6 +53,9 @@ pub struct Metrics {
     pub store_sequence: Gauge,
     pub store_disk_bytes: Gauge,
     pub connections: Gauge,
+    /// The same, for the figures that are kept.
+    pub tally: Tally,
+    pub delivery: DeliveryMetrics,
 }
 
 /// The counters of one route, looked up once.
@@ -65,6 +73,7 @@ impl Default for Metrics {
             request_seconds,
             events: Family::default(),
             rules: Family::default(),
+            redactions: Counter::default(),
             commit_seconds: Histogram::new(SECONDS),
             commit_transactions: Histogram::new(TRANSACTIONS),
             commit_bytes: Counter::default(),
@@ -73,6 +82,8 @@ impl Default for Metrics {
             store_sequence: Gauge::default(),
             store_disk_bytes: Gauge::default(),
             connections: Gauge::default(),
+            tally: Tally::default(),
+            delivery: DeliveryMetrics::default(),
             registry: Registry::default(),
         };
         registry.register("http_requests", "HTTP requests by route and class of status", metrics.requests.clone());
@@ -80,6 +91,7 @@ impl Default for Metrics {
         registry.register_with_unit("http_request", help, Unit::Seconds, metrics.request_seconds.clone());
         registry.register("events", "Events by what became of them at the door", metrics.events.clone());
         registry.register("rule_matches", "Rules that matched, by what came of it", metrics.rules.clone());
+        registry.register("ticket_redactions", "Secrets kept out of tickets", metrics.redactions.clone());
         let help = "Time to write and fsync one group of transactions";
         registry.register_with_unit("store_commit", help, Unit::Seconds, metrics.commit_seconds.clone());
         registry.register(
@@ -98,6 +110,7 @@ impl Default for Metrics {
             metrics.store_disk_bytes.clone(),
         );
         registry.register("http_connections", "Open HTTP connections", metrics.connections.clone());
+        metrics.delivery.register(&mut registry);
         Self { registry, ..metrics }
     }
 }
@@ -115,22 +128,25 @@ impl Metrics {
 
     /// Counts events by result: `accepted`, `duplicate` or `rejected`.
     pub fn events(&self, result: &'static str, count: u64) {
+        if result == "accepted" {
+            self.tally.events(count);
+        }
         if count > 0 {
             self.events.get_or_create(&ResultLabels { result }).inc_by(count);
         }
     }
 
-    /// Counts rules that matched by result: `matched`, `deduplicated`, `no_recipients` or `fanout`.
+    /// Counts rules that matched by result: `matched`, `deduplicated`, `no_recipients`, `fanout`, `suppressed`, `excluded`.
     pub fn rules(&self, result: &'static str, count: u64) {
         if count > 0 {
             self.rules.get_or_create(&ResultLabels { result }).inc_by(count);
         }
     }
 
-    /// The text that Prometheus reads.
+    /// The text that Prometheus reads; `more` is that of other parts, without its last line.
     #[must_use]
-    pub fn render(&self) -> String {
-        let mut out = String::new();
+    pub fn render(&self, more: &str) -> String {
+        let mut out = String::from(more);
         // Writing to a string cannot fail.
         let _ = text::encode(&mut out, &self.registry);
         out

@@ -19,11 +19,14 @@ mod route;
 mod server;
 mod throttle;
 
+pub use body::read as read_body;
 pub use correlation::CorrelationId;
 pub use cursor::Sealer;
 pub use extract::{Json, JsonText, media_type};
 pub use gate::{Gatekeeper, Peer};
-pub use idempotency::{Idempotency, IdempotencySeed, RequestIds, table as idempotency_table};
+pub use idempotency::{
+    HEADER as IDEMPOTENCY_KEY, Idempotency, IdempotencySeed, RequestIds, table as idempotency_table,
+};
 pub use metrics::{CommitMetrics, Metrics};
 pub use params::{End, Params};
 pub use problem::Problem;
@@ -34,6 +37,10 @@ pub use throttle::{FailedLogins, Rates};
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use tower_service::Service;
 
 use crate::app::Services;
 
@@ -45,9 +52,16 @@ pub fn routes() -> Vec<Route> {
     routes.extend(crate::rules::http::routes());
     routes.extend(crate::trace::http::routes());
     routes.extend(crate::messages::http::routes());
+    routes.extend(crate::centre::http::routes());
+    routes.extend(crate::inbox::http::routes());
+    routes.extend(crate::alerts::http::routes());
     routes.extend(crate::audit::http::routes());
     routes.extend(crate::tokens::http::routes());
     routes.extend(crate::schedules::http::routes());
+    routes.extend(crate::bus::http::routes());
+    routes.extend(crate::incidents::http::routes());
+    routes.extend(crate::tickets::http::routes());
+    routes.extend(crate::business::routes());
     routes.extend(crate::admin::routes());
     routes
 }
@@ -69,8 +83,26 @@ pub fn router(services: Services, routes: Vec<Route>) -> Router {
     }
     let not_found = Arc::clone(&gatekeeper);
     let not_allowed = gatekeeper;
+    let respelt = router.clone().with_state(services.clone());
     router
-        .fallback(move |request| async move { not_found.refuse(&request, gate::Refusal::NotFound) })
+        .fallback(move |request: Request| {
+            let (not_found, respelt) = (Arc::clone(&not_found), respelt.clone());
+            async move { elsewhere(request, &not_found, respelt).await }
+        })
         .method_not_allowed_fallback(move |request| async move { not_allowed.refuse(&request, gate::Refusal::Method) })
         .with_state(services)
+}
+
+/// A request that no route takes as it is spelt: on the bus, the case of some words does not count.
+async fn elsewhere(mut request: Request, keeper: &Gatekeeper, mut respelt: Router) -> Response {
+    let Some(uri) = crate::bus::http::respell(request.uri()) else {
+        return keeper.refuse(&request, gate::Refusal::NotFound);
+    };
+    let mut asked = Request::new(Body::empty());
+    (*asked.uri_mut(), *asked.headers_mut()) = (uri.clone(), request.headers().clone());
+    *request.uri_mut() = uri;
+    let answer = respelt.call(request).await.unwrap_or_else(|never| match never {});
+    // Whatever passed a gate has a correlation id.
+    let nowhere = !answer.headers().contains_key(correlation::HEADER);
+    if nowhere { keeper.refuse(&asked, gate::Refusal::NotFound) } else { answer }
 }

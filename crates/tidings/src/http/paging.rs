@@ -4,6 +4,7 @@ use serde::Serialize;
 use tidings_store::{Item, codec};
 
 use super::cursor::Sealer;
+use super::params::Params;
 use super::problem::Problem;
 use crate::tokens::Caller;
 
@@ -22,4 +23,35 @@ pub fn open(sealer: &Sealer, context: &str, cursor: Option<&str>) -> Result<Opti
     let Some(cursor) = cursor else { return Ok(None) };
     let bytes = sealer.open("cursor", context, cursor)?;
     Ok(Some(codec::decode(&bytes)?))
+}
+
+/// How much of a list somebody wants, and from where on: `limit` from 1 to 100, by default 50, and `cursor`.
+pub struct Asked {
+    pub limit: usize,
+    pub after: Option<Item>,
+    context: String,
+}
+
+impl Asked {
+    /// Reads the last two parameters of a list; `filter` is what the others said.
+    pub fn read(
+        sealer: &Sealer,
+        caller: &Caller,
+        list: &str,
+        filter: &impl Serialize,
+        mut params: Params,
+    ) -> Result<Self, Problem> {
+        let limit = params.number("limit", 1..=100, 50);
+        let cursor = params.text("cursor").map(ToOwned::to_owned);
+        params.finish()?;
+        let context = context(caller, list, filter);
+        let after = open(sealer, &context, cursor.as_deref())?;
+        Ok(Self { limit, after, context })
+    }
+
+    /// The cursor of the page after this one.
+    #[must_use]
+    pub fn cursor(&self, sealer: &Sealer, next: Option<&Item>) -> Option<String> {
+        seal(sealer, &self.context, next)
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use jiff::civil::Date;
 use tidings_core::envelope::FieldError;
 use tidings_core::time::Timestamp;
 
@@ -57,14 +58,17 @@ impl Params {
         }
     }
 
-    /// A moment: ISO 8601, or a date, which means its first instant (`End::Start`) or its last (`End::Finish`).
+    /// A moment: ISO 8601; or a day, a month or a year (`2026-01-31`, `2026-01`, `2026`; S002-20), which means its first
+    /// instant (`End::Start`) or its last (`End::Finish`).
     pub fn time(&mut self, name: &str, end: End) -> Option<Timestamp> {
         let read = self.text(name).map(|text| read_time(text, end));
         match read? {
             Some(at) => Some(at),
             None => {
-                self.errors
-                    .push(FieldError::new(name, "must be a date or a time as in 2026-01-31 or 2026-01-31T12:00:00Z"));
+                self.errors.push(FieldError::new(
+                    name,
+                    "must be a date or a time as in 2026-01-31, 2026-01, 2026 or 2026-01-31T12:00:00Z",
+                ));
                 None
             }
         }
@@ -89,16 +93,31 @@ pub enum End {
 }
 
 fn read_time(text: &str, end: End) -> Option<Timestamp> {
-    if let Ok(date) = text.parse::<jiff::civil::Date>()
-        && text.len() == 10
-    {
-        let time = match end {
-            End::Start => jiff::civil::time(0, 0, 0, 0),
-            End::Finish => jiff::civil::time(23, 59, 59, 999_999_999),
-        };
-        return date.to_datetime(time).to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+    let Some((first, last)) = days_of(text) else { return text.parse().ok() };
+    let instant = match end {
+        End::Start => first.at(0, 0, 0, 0),
+        End::Finish => last.at(23, 59, 59, 999_999_999),
+    };
+    instant.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
+}
+
+/// The first and the last day of a date that is written as `2026-01-31`, `2026-01` or `2026`.
+fn days_of(text: &str) -> Option<(Date, Date)> {
+    let digits =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<i16>().ok()).flatten();
+    match text.len() {
+        4 => {
+            let first = Date::new(digits(text)?, 1, 1).ok()?;
+            Some((first, first.last_of_year()))
+        }
+        7 => {
+            let (year, month) = text.split_once('-').filter(|(year, _)| year.len() == 4)?;
+            let first = Date::new(digits(year)?, i8::try_from(digits(month)?).ok()?, 1).ok()?;
+            Some((first, first.last_of_month()))
+        }
+        10 => text.parse::<Date>().ok().map(|day| (day, day)),
+        _ => None,
     }
-    text.parse().ok()
 }
 
 #[cfg(test)]
@@ -139,5 +158,18 @@ mod tests {
         let mut params = Params::read(Some("from=2026-02-31"), &["from"]).unwrap();
         params.time("from", End::Start);
         assert!(params.finish().is_err());
+    }
+
+    // S002-20: a prefix of the date is a whole month or year.
+    #[test]
+    fn a_month_or_a_year_is_all_of_it() {
+        let ends = |text: &str| [End::Start, End::Finish].map(|end| read_time(text, end).map(|at| at.to_string()));
+        let all = |from: &str, to: &str| [Some(from.to_owned()), Some(to.to_owned())];
+        assert_eq!(ends("2025"), all("2025-01-01T00:00:00Z", "2025-12-31T23:59:59.999999999Z"));
+        assert_eq!(ends("2024-02"), all("2024-02-01T00:00:00Z", "2024-02-29T23:59:59.999999999Z"));
+        for nonsense in ["25", "20250", "2025-1", "2025-13", "2025-00", "-025", "+025", "2025-", "202503", "２０２５"]
+        {
+            assert_eq!(ends(nonsense), [None, None], "{nonsense}");
+        }
     }
 }

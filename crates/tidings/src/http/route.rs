@@ -43,6 +43,8 @@ pub struct Route {
     pub summary: &'static str,
     pub tag: &'static str,
     pub params: &'static [Param],
+    /// Callers that can send no header may put their token into the URL.
+    pub key_in_url: bool,
     pub body_rule: BodyRule,
     pub body: Option<Content>,
     pub answers: Vec<(u16, &'static str, Option<Content>)>,
@@ -65,6 +67,7 @@ impl Route {
             summary,
             tag,
             params: &[],
+            key_in_url: false,
             body_rule: BodyRule::Document,
             body: None,
             answers: Vec::new(),
@@ -87,6 +90,12 @@ impl Route {
     #[must_use]
     pub fn params(mut self, params: &'static [Param]) -> Self {
         self.params = params;
+        self
+    }
+
+    #[must_use]
+    pub fn key_in_url(mut self) -> Self {
+        self.key_in_url = true;
         self
     }
 

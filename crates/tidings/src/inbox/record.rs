@@ -1,21 +1,24 @@
-//! Inbox entries and the counter of the unread, in the seed's table and with its keys (S001-54 to S001-71).
+//! Inbox entries, in the seed's table and with its keys (S001-54 to S001-71).
 //!
-//! One partition has a user's entries, a counter, and nothing else; the notification map lies in a partition of its
-//! own (`map`). `rules::react` writes entries in the transaction of their event.
+//! One partition has a user's entries, a counter (`counter`), and nothing else; the notification map lies in a partition
+//! of its own (`map`). `rules::react` writes entries in the transaction of their event.
 
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tidings_core::time::{self, Timestamp};
-use tidings_store::{Change, Error, Item, Key, KeyKind, Table, Write};
+use tidings_store::{Error, Item, Key, KeyKind, Table, Write};
 use uuid::Uuid;
+
+use super::counter;
 
 /// The partition of the notification map: no user's name (S001-53).
 pub const MAP: &str = "notificationmap";
 
-/// The sort key of a user's counter. Entries begin with `all#`.
-const COUNTER: &str = "count";
+/// How an entry's identifier begins, which is also its sort key.
+pub const ALL: &str = "all#";
+const DAY_SECONDS: i64 = 86_400;
 
 #[must_use]
 pub fn table() -> &'static Table {
@@ -30,7 +33,7 @@ pub fn table() -> &'static Table {
 }
 
 /// What an entry is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A question turned out not to be compliant.
@@ -58,7 +61,7 @@ impl Kind {
 }
 
 /// Whether the user has seen an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     Unread,
@@ -102,6 +105,9 @@ pub struct About {
     pub new_score: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream_event: Option<String>,
+    /// Where to read more of it (S001-109).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
 }
 
 /// One notification of one user.
@@ -120,8 +126,16 @@ pub struct Entry {
     pub correlation_id: String,
     pub created_at: Timestamp,
     pub read_at: Option<Timestamp>,
-    /// Second since 1970 at which it ceases to exist.
+    /// Second since 1970 at which it ceases to exist; see [`expiry`].
     pub ttl: i64,
+}
+
+/// When an entry ceases to exist: `keep_seconds` after `received_at`, and then with the end of the day (UTC). All entries
+/// of a day go at once, so that the unread can be counted by day, and none has to be subtracted when it goes (S001-71).
+#[must_use]
+pub fn expiry(received_at: Timestamp, keep_seconds: i64) -> i64 {
+    let last = received_at.as_second().saturating_add(keep_seconds);
+    last.div_euclid(DAY_SECONDS).saturating_add(1).saturating_mul(DAY_SECONDS)
 }
 
 /// The `<time>` of an event's entries: nanoseconds, padded so that text order is time order, then what tells the event
@@ -136,44 +150,74 @@ pub fn time_of(received_at: Timestamp, event_id: &str, source: Option<&str>) -> 
 /// The key of the entry of that user and identifier.
 #[must_use]
 pub fn key(user: &str, time: &str) -> Key {
-    Key::with_sort(user, format!("all#{time}"))
+    Key::with_sort(user, format!("{ALL}{time}"))
 }
 
-/// The key of a user's counter.
-#[must_use]
-pub fn counter_key(user: &str) -> Key {
-    Key::with_sort(user, COUNTER)
+/// An entry for many users: all of it but whose it is.
+#[derive(Debug)]
+pub struct Stamp {
+    item: Item,
+    ttl: i64,
+    at: Timestamp,
 }
 
-/// Adds to a user's count of unread entries; belongs into the transaction that changes them.
+impl Stamp {
+    /// Whatever user the entry names is left out.
+    pub fn of(entry: &Entry) -> Result<Self, Error> {
+        let mut item = entry.to_item()?;
+        item.0.remove("cod_chav_patc");
+        Ok(Self { item, ttl: entry.ttl, at: entry.created_at })
+    }
+
+    /// The writes that put the entry into one user's inbox and count it, as [`Entry::writes`].
+    #[must_use]
+    pub fn writes(&self, user: &str) -> [Write; 2] {
+        let item = self.item.clone().with("cod_chav_patc", user);
+        [Write::insert(table(), item), counter::one_more(user, self.ttl, self.at)]
+    }
+}
+
+/// The value of `status_ordenar` (S001-56).
 #[must_use]
-pub fn count(user: &str, by: i64) -> Write {
-    Write::update(table(), counter_key(user), vec![Change::Add("unread".into(), by)])
+pub fn status_key(status: Status, time: &str) -> String {
+    format!("{}#{time}", status.as_str())
+}
+
+/// The value of `tipo_ordenar` (S001-57, S001-58).
+#[must_use]
+pub fn kind_key(kind: Kind, status: Status, time: &str) -> String {
+    format!("{}#{}#{time}", kind.as_str(), status.as_str())
 }
 
 impl Entry {
+    /// What the API calls it, for ever (S001-88, S001-98).
+    #[must_use]
+    pub fn identifier(&self) -> String {
+        format!("{ALL}{}", self.time)
+    }
+
     /// The value of `status_ordenar`.
     #[must_use]
     pub fn status_key(&self) -> String {
-        format!("{}#{}", self.status.as_str(), self.time)
+        status_key(self.status, &self.time)
     }
 
     /// The value of `tipo_ordenar`.
     #[must_use]
     pub fn kind_key(&self) -> String {
-        format!("{}#{}#{}", self.kind.as_str(), self.status.as_str(), self.time)
+        kind_key(self.kind, self.status, &self.time)
     }
 
     /// The writes that put a new, unread entry into the inbox and count it.
     pub fn writes(&self) -> Result<[Write; 2], Error> {
-        Ok([Write::insert(table(), self.to_item()?), count(&self.user, 1)])
+        Ok([Write::insert(table(), self.to_item()?), counter::one_more(&self.user, self.ttl, self.created_at)])
     }
 
     pub fn to_item(&self) -> Result<Item, Error> {
         let mut item = Item::from_record(&self.about)?;
         item = item
             .with("cod_chav_patc", &self.user)
-            .with("cod_ordenar_chav", format!("all#{}", self.time))
+            .with("cod_ordenar_chav", self.identifier())
             .with("status_ordenar", self.status_key())
             .with("tipo_ordenar", self.kind_key())
             .with("event_type", self.kind.as_str())
@@ -194,7 +238,7 @@ impl Entry {
             let at = |name: &str| item.str(name).and_then(|text| text.parse::<Timestamp>().ok());
             Some(Self {
                 user: text("cod_chav_patc")?,
-                time: item.str("cod_ordenar_chav")?.strip_prefix("all#")?.to_owned(),
+                time: item.str("cod_ordenar_chav")?.strip_prefix(ALL)?.to_owned(),
                 kind: Kind::parse(item.str("event_type")?)?,
                 status: Status::parse(item.str("status_ordenar")?.split('#').next()?)?,
                 title: text("title")?,
@@ -250,6 +294,25 @@ mod tests {
             assert!(item.str(name).unwrap().starts_with(start), "{item:?}");
         }
         assert_eq!(Entry::from_item(&item).unwrap(), entry);
+    }
+
+    #[test]
+    fn a_stamp_writes_what_the_entry_would() {
+        let entry = entry("e1");
+        let stamp = Stamp::of(&Entry { user: String::new(), ..entry.clone() }).unwrap();
+        assert_eq!(stamp.writes("u1"), entry.writes().unwrap());
+    }
+
+    // S001-71
+    #[test]
+    fn an_entry_stays_its_days_and_goes_with_the_end_of_the_last() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let end = at("2026-01-04T00:00:00Z").as_second();
+        for received in ["2026-01-02T00:00:00Z", "2026-01-02T03:04:05.9Z", "2026-01-02T23:59:59.9Z"] {
+            assert_eq!(expiry(at(received), DAY_SECONDS), end, "{received}");
+        }
+        assert_eq!(expiry(at("2026-01-03T00:00:00Z"), DAY_SECONDS), end + DAY_SECONDS);
+        assert!(expiry(Timestamp::MAX, i64::MAX) > 0);
     }
 
     // S001-59

@@ -3,6 +3,7 @@
 mod read;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
@@ -15,10 +16,13 @@ use tokio::sync::Notify;
 
 pub use read::{Draft, Limits, Received, read_events};
 
+use crate::bus::{Bus, BusError, Prepared, Sent};
+use crate::business::{event, message};
 use crate::config::Config;
-use crate::events::record::{self, NewEvent};
+use crate::events::record::{self, EventKey, NewEvent};
 use crate::events::{Live, LiveEvent};
 use crate::http::Metrics;
+use crate::inbox;
 use crate::messages::{Message, Signals};
 use crate::rules::notice::Settings;
 use crate::rules::react::{Reaction, Reactor};
@@ -48,6 +52,9 @@ pub struct Receipt {
     pub errors: Vec<FieldError>,
     #[serde(skip)]
     pub too_large: bool,
+    /// How many rules it matched, if it was accepted.
+    #[serde(skip)]
+    pub matched: u64,
 }
 
 /// An event, and what a part of the house stores with it in the same transaction: all of it or nothing.
@@ -64,6 +71,8 @@ pub struct Companions {
     pub writes: Vec<Write>,
     /// Messages of that part: stored, counted, shown in the event's outcome, and announced.
     pub messages: Vec<Message>,
+    /// What goes on by the bus with it; its writes are among the others.
+    pub sent: Vec<Sent>,
 }
 
 /// Accepts events: one transaction for each, with everything that follows from it.
@@ -79,6 +88,12 @@ pub struct Ingest {
     pub new_job: Arc<Notify>,
     /// Rung when an event has made messages.
     signals: Arc<Signals>,
+    /// Where the four business events go on.
+    bus: Option<Arc<Bus>>,
+    /// Told whose inbox has something new.
+    pub arrivals: Arc<inbox::Live>,
+    /// How many events have come in: who does work in the background makes room for them.
+    pub traffic: Arc<AtomicU64>,
     retention_seconds: i64,
     duplicate_seconds: i64,
     /// Days that are on record, and since when.
@@ -107,6 +122,9 @@ impl Ingest {
             reactor,
             new_job: Arc::default(),
             signals: Arc::default(),
+            bus: None,
+            arrivals: Arc::default(),
+            traffic: Arc::default(),
             retention_seconds: seconds(config.retention.events_days, DAY_SECONDS),
             duplicate_seconds: seconds(config.retention.dedupe_hours, 3600),
             days: Mutex::default(),
@@ -118,6 +136,36 @@ impl Ingest {
     pub fn signalling(mut self, signals: Arc<Signals>) -> Self {
         self.signals = signals;
         self
+    }
+
+    /// Says to these when an event has made inbox entries.
+    #[must_use]
+    pub fn announcing(mut self, arrivals: Arc<inbox::Live>) -> Self {
+        self.arrivals = arrivals;
+        self
+    }
+
+    /// Sends the four business events on by this bus, and what rules send there, in the events' own transactions.
+    #[must_use]
+    pub fn forwarding(mut self, bus: Arc<Bus>) -> Self {
+        self.reactor = self.reactor.with_bus(Arc::clone(&bus));
+        self.bus = Some(bus);
+        self
+    }
+
+    /// What takes a business event to its handler, or why that is not possible; empty for other events.
+    async fn forward(&self, envelope: &Envelope) -> Result<Result<Prepared, Receipt>, Error> {
+        let (Some(bus), Some(kind)) = (&self.bus, event::kind_of(envelope)) else { return Ok(Ok(Prepared::default())) };
+        match bus.prepare(kind.entity(), message::of(kind, envelope)).await {
+            Ok(prepared) => Ok(Ok(prepared)),
+            Err(BusError::TooLarge(why)) => Ok(Err(rejection(vec![FieldError::new("", why)], true))),
+            Err(error @ BusError::NoEntity(_)) => {
+                tracing::warn!(%error, event = envelope.event_id, "nobody handles an event");
+                Ok(Ok(Prepared::default()))
+            }
+            Err(BusError::Store(error)) => Err(error),
+            Err(error) => Err(Error::failed("an event cannot be put on the bus", error)),
+        }
     }
 
     /// Stores the good events, each in a transaction of its own. An error means that some may not be stored:
@@ -145,31 +193,55 @@ impl Ingest {
     /// not hold is an error of its own: a conflict that counts from the first of `Companions::writes`.
     pub async fn accept_each(&self, arrivals: Vec<Arrival>) -> Result<Vec<Result<Receipt, Error>>, Error> {
         let now = self.clock.now();
+        self.traffic.fetch_add(arrivals.len() as u64, Ordering::Relaxed);
         let mut transactions = Vec::with_capacity(arrivals.len());
         let mut prepared = Vec::with_capacity(arrivals.len());
-        for arrival in arrivals {
+        for mut arrival in arrivals {
+            let errors = event::check(&arrival.envelope);
+            if !errors.is_empty() {
+                prepared.push(Err(rejection(errors, false)));
+                continue;
+            }
             let json = arrival.envelope.to_json();
             if json.len() > STORED_BYTES {
                 let message = format!("the event has {} bytes, at most {STORED_BYTES} can be stored", json.len());
                 prepared.push(Err(rejection(vec![FieldError::new("", message)], true)));
                 continue;
             }
+            let forwarded = match self.forward(&arrival.envelope).await? {
+                Ok(forwarded) => forwarded,
+                Err(rejected) => {
+                    prepared.push(Err(rejected));
+                    continue;
+                }
+            };
+            arrival.with.writes.extend(forwarded.writes());
+            arrival.with.sent.clone_from(&forwarded.sent);
             let rules = self.rules.matching(&json);
             let (writes, noted) = self.transaction(&arrival, json, rules, &BTreeSet::new(), now).await?;
             transactions.push(writes);
-            prepared.push(Ok((arrival, noted)));
+            prepared.push(Ok((arrival, noted, forwarded)));
         }
         let mut outcomes = self.store.transact_each(transactions).await.into_iter();
         let mut receipts = Vec::with_capacity(prepared.len());
         for arrival in prepared {
             receipts.push(match arrival {
                 Err(rejected) => Ok(rejected),
-                Ok((arrival, noted)) => {
+                Ok((arrival, noted, forwarded)) => {
                     let outcome = outcomes
                         .next()
                         .unwrap_or_else(|| Err(Error::ReadOnly("the store gave too few answers".to_owned())));
                     match self.without_repeats(&arrival, outcome, noted, now).await {
-                        Ok((outcome, noted)) => self.receipt(arrival.envelope, outcome, noted, now),
+                        Ok((outcome, mut noted)) => {
+                            forwarded.resolve(&outcome);
+                            if let Some(reacted) = &mut noted.reacted {
+                                std::mem::take(&mut reacted.bus).resolve(&outcome);
+                            }
+                            match self.known_as(outcome).await {
+                                Ok(known) => Ok(self.receipt(arrival.envelope, known, noted, now)),
+                                Err(error) => Err(counted_from(error, noted.companions)),
+                            }
+                        }
                         Err(error) => Err(error),
                     }
                 }
@@ -196,29 +268,29 @@ impl Ingest {
             envelope,
             json,
             received_at: now,
-            unique: self.unique(),
+            key: EventKey::new(envelope.event_timestamp, self.unique()),
             expires_at: now.as_second().saturating_add(self.retention_seconds),
             outcome: None,
         };
-        let day = new.day();
-        let note_day = self.day_to_note(&day, now);
+        let note_day = self.day_to_note(&new.key.day, now);
         let mut noted = Noted {
-            day: note_day.is_some().then_some(day),
+            day: note_day.is_some().then(|| new.key.day.clone()),
             announcement: (self.live.listeners() > 0).then(|| new.json.clone()),
             companions: 0,
             reacted: None,
         };
         let mut caused = Vec::new();
-        if !rules.is_empty() || !with.messages.is_empty() {
+        if !rules.is_empty() || !with.messages.is_empty() || !with.sent.is_empty() {
             let reaction = self.reactor.react(&new, &rules, silent, with).await?;
-            let Reaction { writes, markers, outcome, messages } = reaction;
+            let Reaction { writes, markers, outcome, messages, told, bus } = reaction;
             caused = writes;
             let text = outcome.to_text(limits::ITEM_BYTES.saturating_sub(new.json.len() + BESIDE_BYTES));
             noted.announcement = noted.announcement.map(|json| with_outcome(json, envelope, &text));
             new.outcome = Some(text);
             let own = 2 + usize::from(note_day.is_some());
             let markers = markers.into_iter().map(|(place, rule)| (place + own, rule)).collect();
-            noted.reacted = Some(Box::new(Reacted { json: new.json.clone(), rules, markers, outcome, messages }));
+            let json = new.json.clone();
+            noted.reacted = Some(Box::new(Reacted { json, rules, markers, outcome, messages, told, bus }));
         }
         let window = std::time::Duration::from_secs(self.duplicate_seconds.unsigned_abs());
         let mut writes = Vec::from(new.writes(now.saturating_sub(window).unwrap_or(Timestamp::MIN)));
@@ -226,6 +298,8 @@ impl Ingest {
         writes.extend(caused);
         noted.companions = writes.len();
         writes.extend(with.writes.iter().cloned());
+        // Rules may send to where the event itself goes.
+        crate::bus::layout::join_counts(&mut writes);
         Ok((writes, noted))
     }
 
@@ -247,6 +321,7 @@ impl Ingest {
                 break;
             }
             let (json, rules) = (std::mem::take(&mut reacted.json), std::mem::take(&mut reacted.rules));
+            std::mem::take(&mut reacted.bus).aborted();
             let (writes, again) = self.transaction(arrival, json, rules, &silent, now).await?;
             noted = again;
             outcome = self.store.transact(writes).await;
@@ -254,20 +329,22 @@ impl Ingest {
         Ok((outcome, noted))
     }
 
-    /// What the sender hears of an event whose transaction is decided.
-    fn receipt(
-        &self,
-        envelope: Envelope,
-        outcome: Result<(), Error>,
-        noted: Noted,
-        now: Timestamp,
-    ) -> Result<Receipt, Error> {
-        let known_correlation = match outcome {
-            Ok(()) => None,
-            Err(error) => Some(duplicate_of(error).map_err(|error| counted_from(error, noted.companions))?),
+    /// The correlation id of the event that was there first, if that is why a transaction failed.
+    async fn known_as(&self, outcome: Result<(), Error>) -> Result<Option<String>, Error> {
+        let Err(error) = outcome else { return Ok(None) };
+        let Some(conflict) = error.conflict_on(0) else { return Err(error) };
+        let first = match conflict.found.as_ref().and_then(record::event_key) {
+            Some(key) => self.store.get(record::table(), &key).await?,
+            None => None,
         };
+        Ok(Some(first.as_ref().and_then(|first| first.str("correlationId")).unwrap_or_default().to_owned()))
+    }
+
+    /// What the sender hears of an event whose transaction is decided; a duplicate's correlation id is `known` already.
+    fn receipt(&self, envelope: Envelope, known: Option<String>, noted: Noted, now: Timestamp) -> Receipt {
+        let matched = noted.reacted.as_ref().map_or(0, |reacted| reacted.outcome.totals.rules);
         // A duplicate's transaction wrote nothing, the day included.
-        if known_correlation.is_none() {
+        if known.is_none() {
             if let Some(day) = noted.day {
                 self.days().insert(day, now.as_second());
             }
@@ -275,18 +352,21 @@ impl Ingest {
                 self.live.announce(LiveEvent { event_type: envelope.event_type.clone(), json });
             }
             if let Some(reacted) = noted.reacted {
+                self.metrics.tally.notices(reacted.outcome.totals.notifications);
                 self.report(&envelope, &reacted.outcome);
                 self.signals.created(&reacted.messages);
+                self.arrivals.announce(reacted.told.iter().map(String::as_str));
             }
         }
-        let status = if known_correlation.is_some() { "duplicate" } else { "accepted" };
-        Ok(Receipt {
+        let status = if known.is_some() { "duplicate" } else { "accepted" };
+        Receipt {
             event_id: Some(envelope.event_id),
-            correlation_id: Some(known_correlation.unwrap_or(envelope.correlation_id)),
+            correlation_id: Some(known.unwrap_or(envelope.correlation_id)),
             status,
             errors: Vec::new(),
             too_large: false,
-        })
+            matched,
+        }
     }
 
     /// Counts what came of the rules, and says it aloud where somebody should have been told and nobody was (S001-50).
@@ -343,6 +423,10 @@ struct Reacted {
     markers: Vec<(usize, String)>,
     outcome: Outcome,
     messages: Vec<Message>,
+    /// Users with a new inbox entry.
+    told: BTreeSet<String>,
+    /// What goes on the bus.
+    bus: Prepared,
 }
 
 /// An envelope's text with what came of it, for those who watch.
@@ -357,18 +441,7 @@ fn with_outcome(mut json: String, envelope: &Envelope, outcome: &str) -> String 
 }
 
 fn rejection(errors: Vec<FieldError>, too_large: bool) -> Receipt {
-    Receipt { event_id: None, correlation_id: None, status: "rejected", errors, too_large }
-}
-
-/// The correlation id of the event that was there first, if that is why the transaction failed.
-fn duplicate_of(error: Error) -> Result<String, Error> {
-    match error.conflict_on(0) {
-        Some(conflict) => {
-            let known = conflict.found.as_ref().and_then(|item| item.str("correlationId"));
-            Ok(known.unwrap_or_default().to_owned())
-        }
-        None => Err(error),
-    }
+    Receipt { event_id: None, correlation_id: None, status: "rejected", errors, too_large, matched: 0 }
 }
 
 /// A conflict about companions, their places counted from the first of them.

@@ -5,6 +5,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::value::RawValue;
 use tidings_core::envelope::{self, Defaults, Envelope, FieldError};
+use tidings_core::json::Fields;
+use tidings_core::limits::JSON_DEPTH;
 use tidings_core::time::Timestamp;
 use tidings_core::{cloudevents, json};
 
@@ -26,11 +28,13 @@ pub enum Received {
     Many(Vec<Draft>),
 }
 
-/// How much may come at once.
-#[derive(Debug, Clone, Copy)]
+/// How much may come at once, and from whom.
+#[derive(Debug, Clone)]
 pub struct Limits {
     pub events: usize,
     pub event_bytes: usize,
+    /// Who may send; empty: anybody (S003-01).
+    pub sources: Vec<String>,
 }
 
 type ReadOne = fn(&str, &Defaults<'_>) -> Result<Envelope, Vec<FieldError>>;
@@ -68,7 +72,11 @@ pub fn read_events(
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => reader(envelope::read).lines(body),
         // curl's default for --data: refusing it would only teach people to add a header.
         "" | "application/json" | "text/json" | "application/x-www-form-urlencoded" => {
-            let text = json::text(body)?;
+            let text = json::utf8(body)?;
+            if let Some(drafts) = reader(envelope::read).plain_array(text) {
+                return Ok(Received::Many(drafts));
+            }
+            json::check_depth(text)?;
             match text.trim_start().as_bytes().first() {
                 Some(b'[') => reader(envelope::read).array(text),
                 Some(_) => Ok(Received::One(Box::new(reader(envelope::read).one(0, text)))),
@@ -94,12 +102,43 @@ impl Reader<'_> {
                 format!("the event has {} bytes, at most {} are allowed", text.len(), self.limits.event_bytes);
             return Draft::Bad { errors: vec![FieldError::new("", message)], too_large: true };
         }
+        self.draft(place, |defaults| (self.read)(text, defaults))
+    }
+
+    fn draft(&self, place: usize, read: impl FnOnce(&Defaults<'_>) -> Result<Envelope, Vec<FieldError>>) -> Draft {
         let make_id = || self.ids.uuid(place).to_string();
         let defaults = Defaults { now: self.now, correlation_id: self.correlation_id, event_id: &make_id };
-        match (self.read)(text, &defaults) {
-            Ok(envelope) => Draft::Good(envelope),
+        match read(&defaults) {
+            Ok(envelope) => match self.foreign(&envelope) {
+                None => Draft::Good(envelope),
+                Some(error) => Draft::Bad { errors: vec![error], too_large: false },
+            },
             Err(errors) => Draft::Bad { errors, too_large: false },
         }
+    }
+
+    /// What is wrong with an event's source, where only some are taken.
+    fn foreign(&self, envelope: &Envelope) -> Option<FieldError> {
+        let sources = &self.limits.sources;
+        let known =
+            sources.is_empty() || sources.iter().any(|known| Some(known.as_str()) == envelope.source.as_deref());
+        (!known).then(|| FieldError::new("source", format!("must be one of {}", sources.join(", "))))
+    }
+
+    /// The events of an array of envelopes in one go over the text, if there is nothing to complain about them as a
+    /// whole: whatever that might be, going over the text again finds the words for it.
+    fn plain_array(&self, text: &str) -> Option<Vec<Draft>> {
+        let may_be = text.trim_start().starts_with('[') && text.len() <= self.limits.event_bytes;
+        let elements: Vec<Fields<'_>> = may_be.then(|| json::parse(text).ok()).flatten()?;
+        // The array and the event are levels, too.
+        let is_flat = |event: &Fields<'_>| {
+            event.0.iter().map(|(_, value)| json::brackets(value.get())).sum::<usize>() + 2 <= JSON_DEPTH
+        };
+        if elements.is_empty() || elements.len() > self.limits.events || !elements.iter().all(is_flat) {
+            return None;
+        }
+        let read = |(place, fields)| self.draft(place, |defaults| envelope::from_fields(fields, defaults));
+        Some(elements.into_iter().enumerate().map(read).collect())
     }
 
     fn array(&self, text: &str) -> Result<Received, Problem> {

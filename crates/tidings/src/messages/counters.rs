@@ -47,23 +47,80 @@ pub fn created(messages: &[Message]) -> Option<Write> {
     Some(states(first, vec![Change::Add(Status::Created.as_str().into(), count)]))
 }
 
-/// The writes that count a change of state.
-#[must_use]
-pub fn moved(before: &Message, after: &Message) -> Vec<Write> {
-    let (from, to) = (before.delivery.status, after.delivery.status);
-    if from == to {
-        return Vec::new();
+/// Changes of counters that are still to be written: those of many messages are one or two writes.
+#[derive(Debug, Clone, Default)]
+pub struct Tally(BTreeMap<(String, String), Line>);
+
+#[derive(Debug, Clone, Default)]
+struct Line {
+    adds: BTreeMap<&'static str, i64>,
+    ttl: i64,
+    /// Any of them will do: a shard alone means nothing.
+    shard: u8,
+}
+
+impl Tally {
+    /// Counts a message's change of state, if it is one.
+    pub fn count(&mut self, before: &Message, after: &Message) {
+        let (from, to) = (before.delivery.status, after.delivery.status);
+        if from == to {
+            return;
+        }
+        let states = (states_partition(&after.stage), day_of(after));
+        self.add(states, &[(from, -1), (to, 1)], after.ttl.saturating_add(DAY_SECONDS), shard(after));
+        if to.is_final() {
+            let slice = after.updated_date.as_second().div_euclid(SLICE_SECONDS) * SLICE_SECONDS;
+            let ended = (ended_partition(&after.stage), slice_text(slice));
+            self.add(ended, &[(to, 1)], slice + SLICES_KEPT_SECONDS, shard(after));
+        }
     }
-    let changes = vec![Change::Add(from.as_str().into(), -1), Change::Add(to.as_str().into(), 1)];
-    let mut writes = vec![states(after, changes)];
-    if to.is_final() {
-        let slice = after.updated_date.as_second().div_euclid(SLICE_SECONDS) * SLICE_SECONDS;
-        let slot = format!("{}#{}", slice_text(slice), shard(after));
-        let changes =
-            vec![Change::Add(to.as_str().into(), 1), Change::Set("ttl".into(), (slice + SLICES_KEPT_SECONDS).into())];
-        writes.push(Write::update(table(), Key::with_sort(ended_partition(&after.stage), slot), changes));
+
+    pub fn merge(&mut self, other: Self) {
+        for (key, line) in other.0 {
+            let mine = self.0.entry(key).or_insert_with(|| Line { shard: line.shard, ..Line::default() });
+            mine.ttl = mine.ttl.max(line.ttl);
+            for (name, by) in line.adds {
+                *mine.adds.entry(name).or_default() += by;
+            }
+        }
     }
-    writes
+
+    /// The writes that make it count.
+    #[must_use]
+    pub fn writes(&self) -> Vec<Write> {
+        let write = |((counter, slot), line): (&(String, String), &Line)| {
+            let mut changes: Vec<Change> =
+                line.adds.iter().map(|(name, by)| Change::Add((*name).into(), *by)).collect();
+            changes.push(Change::Set("ttl".into(), line.ttl.into()));
+            Write::update(table(), Key::with_sort(counter, format!("{slot}#{}", line.shard)), changes)
+        };
+        self.0.iter().map(write).collect()
+    }
+
+    /// How many writes it is.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many more there would be with the other.
+    #[must_use]
+    pub fn len_with(&self, other: &Self) -> usize {
+        self.0.len() + other.0.keys().filter(|key| !self.0.contains_key(*key)).count()
+    }
+
+    fn add(&mut self, key: (String, String), adds: &[(Status, i64)], ttl: i64, shard: u8) {
+        let line = self.0.entry(key).or_insert_with(|| Line { shard, ..Line::default() });
+        line.ttl = line.ttl.max(ttl);
+        for (status, by) in adds {
+            *line.adds.entry(status.as_str()).or_default() += by;
+        }
+    }
 }
 
 /// How many messages of a stage are in each state.
@@ -102,11 +159,15 @@ async fn sum(store: &dyn Store, query: Query, names: &[&str]) -> Result<Vec<i64>
 }
 
 fn states(message: &Message, mut changes: Vec<Change>) -> Write {
-    let day = iso_millis(message.created_date).chars().take(10).collect::<String>();
+    let day = day_of(message);
     // As long as the last message of the day.
     changes.push(Change::Set("ttl".into(), (message.ttl + DAY_SECONDS).into()));
     let key = Key::with_sort(states_partition(&message.stage), format!("{day}#{}", shard(message)));
     Write::update(table(), key, changes)
+}
+
+fn day_of(message: &Message) -> String {
+    iso_millis(message.created_date).chars().take(10).collect()
 }
 
 fn shard(message: &Message) -> u8 {

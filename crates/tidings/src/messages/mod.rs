@@ -9,7 +9,10 @@ pub mod dead;
 pub mod deliver;
 pub mod http;
 pub mod list;
+pub mod metrics;
 mod notice;
+mod policies;
+pub mod quiet;
 pub mod record;
 mod signal;
 pub mod transition;
@@ -22,11 +25,16 @@ use tidings_core::envelope::FieldError;
 use tidings_core::message::Input;
 use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
-use tidings_store::{Error, Key, Store, Table, Write};
+use tidings_store::{Error, Key, Query, Store, Table, Write};
+use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
+use dead::DeadLetter;
+use dead::edit::Edit;
+use policies::Policies;
+use quiet::Quiet;
 pub use record::{Message, NewMessage};
-pub use signal::{Signal, Signals};
+pub use signal::{News, Signal, Signals};
 pub use tidings_core::message::Status;
 use transition::{Refused, Stored, Transition};
 use types::Types;
@@ -34,10 +42,15 @@ use types::Types;
 use crate::config::Config;
 
 const DAY_SECONDS: i64 = 86_400;
+/// Messages of one key that one call cancels.
+const MOST_OF_KEY: usize = 100;
 
-/// Adds what it wants to the transaction in which a message becomes completed or failed: an alert's booleans follow
-/// their message so.
+/// Adds what it wants to the transactions in which a message changes: an alert's booleans follow their message so.
+/// A message never does both in one transaction.
 pub trait Follower: Send + Sync + 'static {
+    /// An attempt failed, and `by` more retries are counted than before.
+    fn retried(&self, message: &Message, by: u32) -> Vec<Write>;
+    /// It became completed or failed.
     fn ended(&self, message: &Message) -> Vec<Write>;
 }
 
@@ -47,7 +60,12 @@ pub struct Messages {
     pub table: Table,
     pub types: Types,
     pub signals: Arc<Signals>,
-    pub policy: Policy,
+    /// How many outcomes were recorded here so far: for those who wait for one.
+    pub recorded: watch::Sender<u64>,
+    /// Rung when there is something to be done to many dead letters.
+    pub new_letter_job: Arc<Notify>,
+    policies: Policies,
+    pub quiet: Quiet,
     followers: Vec<Arc<dyn Follower>>,
     stage: String,
     topic: String,
@@ -84,7 +102,10 @@ impl Messages {
             table: record::table(&stage),
             types: Types::new(&config.message_types)?,
             signals: Arc::default(),
-            policy: config.delivery.policy(),
+            recorded: watch::Sender::new(0),
+            new_letter_job: Arc::default(),
+            policies: Policies::new(&config.delivery),
+            quiet: Quiet::new(&config.quiet_hours),
             followers,
             stage,
             topic: config.ntfy.topic.clone(),
@@ -195,6 +216,19 @@ impl Messages {
         self.store.get(&self.table, &Key::new(message_id)).await?.map(Stored::read).transpose()
     }
 
+    /// The latest messages of a cancelling key, at most [`MOST_OF_KEY`].
+    pub async fn of_key(&self, key: &str) -> Result<Vec<Stored>, Error> {
+        let query = Query::new(key).index("cancel_key-index").descending().limit(MOST_OF_KEY);
+        let page = self.store.query(&self.table, &query).await?;
+        page.items.into_iter().map(Stored::read).collect()
+    }
+
+    /// How a message is tried again.
+    #[must_use]
+    pub fn policy_of(&self, message: &Message) -> &Policy {
+        self.policies.of(&message.channel, &message.message_type)
+    }
+
     /// What a message becomes by `input`.
     ///
     /// # Errors
@@ -207,7 +241,37 @@ impl Messages {
         now: Timestamp,
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
-        stored.transition(&self.table, &self.policy, input, now, &self.followers, change)
+        stored.transition(&self.table, self.policy_of(&stored.message), input, now, &self.followers, change)
+    }
+
+    /// The message that takes a dead letter's place, with what is to be changed.
+    ///
+    /// # Errors
+    ///
+    /// The store's; and, inside, every field that is wrong.
+    pub async fn resubmission(
+        &self,
+        letter: &DeadLetter,
+        edit: &Edit,
+        created_by: &str,
+        message_id: Uuid,
+        now: Timestamp,
+    ) -> Result<Result<Message, Vec<FieldError>>, Error> {
+        let failed = match &letter.message {
+            Some(message) => message.clone(),
+            None => match self.get(&letter.id).await? {
+                Some(stored) => stored.message,
+                None => return Ok(Err(vec![FieldError::new("id", "its message has expired")])),
+            },
+        };
+        let mut again = self.again(&failed, created_by.to_owned(), message_id, now);
+        if let Err(errors) = edit.apply(&mut again, &self.types) {
+            return Ok(Err(errors));
+        }
+        Ok(match again.to_item().and_then(|item| self.table.check_item(&item)) {
+            Ok(()) => Ok(again),
+            Err(error) => Err(vec![FieldError::new("payload", format!("cannot be stored: {error}"))]),
+        })
     }
 
     /// A new message with what a failed one had, to those who did not get it (S002-52).

@@ -12,21 +12,40 @@ impl Message {
     pub fn notice(&self, public_url: &str) -> Notice {
         let text = |name: &str| self.payload.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
         let tags = self.payload.get("tags").and_then(Value::as_array).into_iter().flatten();
-        let priority = text("priority").and_then(|name| name.parse::<Priority>().ok());
         Notice {
-            message_id: Uuid::parse_str(&self.message_id).unwrap_or_default(),
+            message_id: self.notice_id(),
             correlation_id: self.correlation_id.clone(),
             message_type: self.message_type.clone(),
             created_at: self.created_date,
             title: text("title").map_or_else(|| spoken(&self.message_type), ToOwned::to_owned),
             text: text("text").or_else(|| text("message")).map_or_else(|| self.plain_payload(), ToOwned::to_owned),
             html: text("html").map(ToOwned::to_owned),
-            priority: priority.unwrap_or_default(),
+            priority: self.priority(),
             tags: tags.filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
             click_url: text("click_url").map(ToOwned::to_owned),
             link: Some(format!("{}/ui/messages/{}", public_url.trim_end_matches('/'), self.message_id)),
             payload: Value::Object(self.payload.clone()),
         }
+    }
+
+    /// By its name or its number (S002-61).
+    #[must_use]
+    pub fn priority(&self) -> Priority {
+        match self.payload.get("priority") {
+            Some(Value::String(name)) => name.parse().unwrap_or_default(),
+            Some(Value::Number(number)) => {
+                number.as_u64().and_then(|number| Priority::from_number(number).ok()).unwrap_or_default()
+            }
+            _ => Priority::default(),
+        }
+    }
+
+    /// What the other side recognises a second copy by. A mail that is sent again as a new message keeps the id of the
+    /// first one.
+    fn notice_id(&self) -> Uuid {
+        let first = self.payload.get("notice_id").and_then(Value::as_str).filter(|_| self.channel == "email");
+        let known = first.and_then(|id| Uuid::parse_str(id).ok());
+        known.or_else(|| Uuid::parse_str(&self.message_id).ok()).unwrap_or_default()
     }
 
     /// A payload without a text, one field to a line.

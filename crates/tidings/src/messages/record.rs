@@ -31,6 +31,7 @@ pub fn table(stage: &str) -> Table {
         .index("status-created_date-index", ("status".into(), KeyKind::S), created())
         .index("message_type-created_date-index", ("message_type".into(), KeyKind::S), created())
         .index("correlation-index", ("correlation_id".into(), KeyKind::S), created())
+        .index("cancel_key-index", ("cancel_key".into(), KeyKind::S), created())
         .index("due-index", ("due".into(), KeyKind::S), Some(("next_attempt_at".into(), KeyKind::S)))
         .ttl("ttl")
 }
@@ -70,6 +71,12 @@ pub struct Message {
     /// The first attempt is not made before.
     pub deliver_at: Timestamp,
     pub retry_of: Option<String>,
+    /// When it was put in line for a worker.
+    pub queued_at: Option<Timestamp>,
+    /// By which somebody may cancel it (SX-16).
+    pub cancel_key: Option<String>,
+    /// The quiet hours that put it off.
+    pub put_off_by: Option<String>,
     /// Who is sending it right now, and until when that is believed.
     pub lease: Option<Lease>,
     /// E-mail: those of whom it is decided. The others are pending.
@@ -135,6 +142,9 @@ impl Message {
             rule: new.rule.map(ToOwned::to_owned),
             deliver_at: new.deliver_at.map_or(now, |at| to_millis(at).max(now)),
             retry_of: None,
+            queued_at: None,
+            cancel_key: None,
+            put_off_by: None,
             lease: None,
             recipients: BTreeMap::new(),
             revision: 0,
@@ -197,6 +207,9 @@ impl Message {
             .with_some("next_attempt_at", at(due))
             .with_some("deliver_at", (self.deliver_at > self.created_date).then(|| time::iso_millis(self.deliver_at)))
             .with_some("retry_of", self.retry_of.as_ref())
+            .with_some("queued_at", at(self.queued_at))
+            .with_some("cancel_key", self.cancel_key.as_ref())
+            .with_some("put_off_by", self.put_off_by.as_ref())
             .with_some("lease_owner", self.lease.as_ref().map(|lease| &lease.owner))
             .with_some("attempts", attempts)
             .with_some("recipients", recipients)
@@ -247,6 +260,9 @@ fn read(item: &Item) -> Option<Message> {
         rule: text("rule"),
         deliver_at: at("deliver_at").unwrap_or(created_date),
         retry_of: text("retry_of"),
+        queued_at: at("queued_at"),
+        cancel_key: text("cancel_key"),
+        put_off_by: text("put_off_by"),
         lease,
         recipients: item.get("recipients").and_then(|value| value.to_record().ok()).unwrap_or_default(),
         revision: item.int("revision").unwrap_or(0),

@@ -1,27 +1,48 @@
-//! How those who make messages wake those who send them.
+//! How those who make messages wake those who send them, and hand them over without a detour through the store.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use serde_json::Value;
 use tidings_core::time::Timestamp;
 use tokio::sync::Notify;
 
 use super::record::{CHANNELS, Message};
 
+/// Messages that are handed over directly; more are found in the store.
+const HANDED: usize = 256;
+/// Bytes of a message that is handed over directly, about.
+const SMALL: usize = 8 * 1024;
+
 /// A signal for each channel.
 #[derive(Debug)]
-pub struct Signals(BTreeMap<&'static str, Signal>);
+pub struct Signals {
+    channels: BTreeMap<&'static str, Signal>,
+    /// Messages made and not yet counted.
+    made: AtomicU64,
+}
 
-/// The earliest moment at which something new is due, until somebody takes note of it.
+/// What is new, until somebody takes note of it.
 #[derive(Debug, Default)]
 pub struct Signal {
     notify: Notify,
-    earliest: Mutex<Option<Timestamp>>,
+    news: Mutex<News>,
+}
+
+/// What was made since the last look.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Due when they were made, and stored.
+    pub messages: Vec<Message>,
+    /// The earliest moment at which something is due that is not among them.
+    pub earliest: Option<Timestamp>,
 }
 
 impl Default for Signals {
     fn default() -> Self {
-        Self(CHANNELS.into_iter().map(|channel| (channel, Signal::default())).collect())
+        let channels = CHANNELS.into_iter().map(|channel| (channel, Signal::default())).collect();
+        Self { channels, made: AtomicU64::new(0) }
     }
 }
 
@@ -30,34 +51,66 @@ impl Signals {
     /// on hearing of everything that lies before the moment it has reached.
     pub fn created<'a>(&self, messages: impl IntoIterator<Item = &'a Message>) {
         for message in messages {
-            if let (Some(signal), Some(due)) = (self.0.get(message.channel.as_str()), message.due_at()) {
-                signal.note(due);
+            self.made.fetch_add(1, Ordering::Relaxed);
+            if let (Some(signal), Some(due)) = (self.channels.get(message.channel.as_str()), message.due_at()) {
+                signal.note(due, Some(message));
             }
         }
     }
 
     /// Says that something may be due since `since` on any channel.
     pub fn wake(&self, since: Timestamp) {
-        self.0.values().for_each(|signal| signal.note(since));
+        self.channels.values().for_each(|signal| signal.note(since, None));
     }
 
     #[must_use]
     pub fn of(&self, channel: &str) -> Option<&Signal> {
-        self.0.get(channel)
+        self.channels.get(channel)
+    }
+
+    /// How many messages were made since the last call.
+    pub fn take_made(&self) -> u64 {
+        self.made.swap(0, Ordering::Relaxed)
     }
 }
 
+/// Large ones wait in the store, so that what waits here takes little room.
+fn is_small(message: &Message) -> bool {
+    fn take(value: &Value, left: &mut usize) -> Option<()> {
+        *left = left.checked_sub(16)?;
+        match value {
+            Value::String(text) => *left = left.checked_sub(text.len())?,
+            Value::Array(values) => values.iter().try_for_each(|value| take(value, left))?,
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    *left = left.checked_sub(name.len())?;
+                    take(value, left)?;
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
+    let mut left = SMALL;
+    message.payload.values().chain(message.target.values()).try_for_each(|value| take(value, &mut left)).is_some()
+}
+
 impl Signal {
-    fn note(&self, due: Timestamp) {
-        let mut earliest = self.earliest.lock().unwrap_or_else(PoisonError::into_inner);
-        *earliest = Some(earliest.map_or(due, |known| known.min(due)));
-        drop(earliest);
+    fn note(&self, due: Timestamp, message: Option<&Message>) {
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        // Once some are left to the store, so are those that come after them: they keep their order.
+        let handed = message.filter(|message| due <= message.created_date && news.earliest.is_none());
+        match handed.filter(|message| news.messages.len() < HANDED && is_small(message)) {
+            Some(message) => news.messages.push(message.clone()),
+            None => news.earliest = Some(news.earliest.map_or(due, |known| known.min(due))),
+        }
+        drop(news);
         self.notify.notify_one();
     }
 
-    /// The earliest moment noted since the last call.
-    pub fn take(&self) -> Option<Timestamp> {
-        self.earliest.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// What was noted since the last call.
+    pub fn take(&self) -> News {
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub async fn noted(&self) {

@@ -1,13 +1,20 @@
 //! One change of a stored message: decided by `core`, written with everything that follows from it in one transaction,
 //! and only if nobody changed the message meanwhile (S002-53 to S002-55).
 
-use tidings_core::message::{Action, Conflict, Input, step};
+use std::sync::Arc;
+
+use tidings_core::message::{Action, Conflict, Input, Status, step};
 use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
 use tidings_store::{Change, Condition, Error, Item, Table, Value, Write};
 
+use super::counters::Tally;
 use super::record::{Message, key, to_millis};
-use super::{Follower, counters, dead};
+use super::{Follower, dead};
+
+/// What a change can take away from a message. Attributes that we do not know stay.
+const PASSING: [&str; 7] =
+    ["due", "next_attempt_at", "lease_owner", "error_message", "notification_id", "put_off_by", "deliver_at"];
 
 /// A message as it was read.
 #[derive(Debug, Clone)]
@@ -22,7 +29,17 @@ pub struct Transition {
     pub after: Stored,
     /// The first one is the message's own.
     pub writes: Vec<Write>,
+    /// To be written with them.
+    pub tally: Tally,
     pub actions: Vec<Action>,
+}
+
+impl Transition {
+    /// All of it, for a transaction of its own.
+    #[must_use]
+    pub fn all_writes(&self) -> Vec<Write> {
+        self.writes.iter().cloned().chain(self.tally.writes()).collect()
+    }
 }
 
 impl Stored {
@@ -31,6 +48,22 @@ impl Stored {
     /// If the item is no message.
     pub fn read(item: Item) -> Result<Self, Error> {
         Ok(Self { message: Message::from_item(&item)?, item })
+    }
+
+    /// A message that was just stored.
+    ///
+    /// # Errors
+    ///
+    /// If it holds what an item cannot; it was not stored then.
+    pub fn just_made(message: Message) -> Result<Self, Error> {
+        let item = message.to_item()?;
+        Ok(Self { message, item })
+    }
+
+    /// Bytes it takes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.item.size()
     }
 
     /// What the message becomes; `change` may add to it what `core` does not know.
@@ -44,50 +77,83 @@ impl Stored {
         policy: &Policy,
         input: Input,
         now: Timestamp,
-        followers: &[std::sync::Arc<dyn Follower>],
+        followers: &[Arc<dyn Follower>],
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
         let before = &self.message;
         let (delivery, actions) = step(&before.delivery, policy, input, now)?;
-        let mut after = before.clone();
+        let mut after = self.touched(now);
         after.delivery = delivery;
-        // The wall clock may have jumped back; a message is never updated before it was made.
-        after.updated_date = to_millis(now).max(before.updated_date);
-        after.revision = before.revision.saturating_add(1);
+        if after.delivery.status != Status::Created {
+            // Taken up at once, it was in line for no time.
+            after.queued_at = after.queued_at.or(Some(after.updated_date));
+        }
         if !after.delivery.attempts.is_empty() {
             after.processing_started_at = after.processing_started_at.or(Some(after.updated_date));
         }
         change(&mut after);
+        let mut tally = Tally::default();
+        tally.count(before, &after);
+        let mut more = Vec::new();
         if after.delivery.status.is_final() {
             after.processing_completed_at = Some(after.updated_date);
             after.lease = None;
+            more.extend(followers.iter().flat_map(|follower| follower.ended(&after)));
+        } else if after.delivery.retry_count > before.delivery.retry_count {
+            let by = after.delivery.retry_count - before.delivery.retry_count;
+            more.extend(followers.iter().flat_map(|follower| follower.retried(&after, by)));
         }
-        let mut writes = vec![self.update(table, &after)?];
-        writes.extend(counters::moved(before, &after));
         for action in &actions {
             if let Action::DeadLetter { reason } = action {
-                writes.push(dead::letter(&after, reason, now)?);
+                more.push(dead::letter(&after, reason, now)?);
             }
         }
-        if after.delivery.status.is_final() {
-            writes.extend(followers.iter().flat_map(|follower| follower.ended(&after)));
-        }
-        let item = after.to_item()?;
-        Ok(Transition { after: Stored { message: after, item }, writes, actions })
+        let (write, item) = self.update(table, &after)?;
+        let mut writes = vec![write];
+        writes.extend(more);
+        Ok(Transition { after: Self { message: after, item }, writes, tally, actions })
     }
 
-    /// The update from what was read to `after`. Attributes that we do not know stay.
-    fn update(&self, table: &Table, after: &Message) -> Result<Write, Error> {
-        let ours = self.message.to_item()?;
+    /// The message put off until the end of quiet hours; its state stays.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn put_off(&self, table: &Table, until: Timestamp, hours: &str, now: Timestamp) -> Result<Transition, Error> {
+        let mut after = self.touched(now);
+        match after.delivery.status {
+            Status::Processing => after.delivery.next_attempt_at = Some(until),
+            _ => after.deliver_at = to_millis(until),
+        }
+        after.put_off_by = Some(hours.to_owned());
+        let (write, item) = self.update(table, &after)?;
+        let after = Self { message: after, item };
+        Ok(Transition { after, writes: vec![write], tally: Tally::default(), actions: Vec::new() })
+    }
+
+    /// As any change leaves it.
+    fn touched(&self, now: Timestamp) -> Message {
+        let mut after = self.message.clone();
+        // The wall clock may have jumped back; a message is never updated before it was made.
+        after.updated_date = to_millis(now).max(after.updated_date);
+        after.revision = after.revision.saturating_add(1);
+        after
+    }
+
+    /// The update from what was read to `after`, and the item that it makes.
+    fn update(&self, table: &Table, after: &Message) -> Result<(Write, Item), Error> {
         let new = after.to_item()?;
         let mut changes = Vec::new();
-        for (name, value) in &new.0 {
-            if self.item.get(name) != Some(value) {
-                changes.push(Change::Set(name.clone(), value.clone()));
-            }
+        let mut item = self.item.clone();
+        for name in PASSING.into_iter().filter(|name| new.get(name).is_none() && self.item.get(name).is_some()) {
+            changes.push(Change::Remove(name.into()));
+            item.0.remove(name);
         }
-        for name in ours.0.keys().filter(|name| new.get(name).is_none()) {
-            changes.push(Change::Remove(name.clone()));
+        for (name, value) in new.0 {
+            if self.item.get(&name) != Some(&value) {
+                changes.push(Change::Set(name.clone(), value.clone()));
+                item.0.insert(name, value);
+            }
         }
         let unchanged = |name: &'static str| match self.item.get(name) {
             Some(value) => Condition::Equals(name.into(), value.clone()),
@@ -95,8 +161,8 @@ impl Stored {
         };
         let condition = Condition::All(vec![Condition::Exists, unchanged("status"), unchanged("revision")]);
         let write = Write::update(table, key(&after.message_id), changes).when(condition);
-        debug_assert!(!matches!(new.get("status"), None | Some(Value::Null)), "a message has a status");
-        Ok(write)
+        debug_assert!(!matches!(item.get("status"), None | Some(Value::Null)), "a message has a status");
+        Ok((write, item))
     }
 }
 

@@ -110,6 +110,9 @@ fn field_error(error: &jsonschema::ValidationError<'_>) -> FieldError {
         ValidationErrorKind::Pattern { .. } if field == "payload.topic" => {
             FieldError::new(field, "must be 1 to 64 letters, digits, `_` or `-`")
         }
+        ValidationErrorKind::Enum { .. } if field == "payload.priority" => {
+            FieldError::new(field, "must be min, low, default, high, max (or urgent), or 1 to 5")
+        }
         ValidationErrorKind::MaxLength { limit } => {
             FieldError::new(field, format!("must have at most {limit} characters"))
         }
@@ -127,7 +130,7 @@ fn common() -> Value {
         "properties": {
             "text": { "type": "string", "maxLength": TEXT_CHARS },
             "title": { "type": "string", "maxLength": 500 },
-            "priority": { "enum": ["min", "low", "default", "high", "max", "urgent"] },
+            "priority": { "enum": ["min", "low", "default", "high", "max", "urgent", 1, 2, 3, 4, 5] },
             "tags": { "type": "array", "maxItems": 20, "items": { "type": "string", "minLength": 1, "maxLength": 64 } },
             "click_url": { "type": "string", "maxLength": 2048, "pattern": "^https?://[^\\s/?#]+[^\\s]*$" },
             "topic": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$" },
@@ -208,6 +211,9 @@ mod tests {
         }
         for priority in ["min", "low", "default", "high", "max", "urgent"] {
             assert!(fields("reminder", json!({ "text": "x", "priority": priority })).is_empty());
+        }
+        for (priority, good) in [(0, false), (1, true), (5, true), (6, false)] {
+            assert_eq!(fields("reminder", json!({ "text": "x", "priority": priority })).is_empty(), good, "{priority}");
         }
         for url in ["http://a", "https://a.b/c?d=e"] {
             assert!(fields("reminder", json!({ "text": "x", "click_url": url })).is_empty());

@@ -6,6 +6,7 @@
 
 pub mod address;
 mod guard;
+pub mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Of a URL.
 pub const MAX_URL_BYTES: usize = 2048;
 const IDLE_CONNECTIONS_PER_HOST: usize = 4;
+/// To a server that the configuration names, most of what leaves goes.
+const IDLE_CONNECTIONS_TRUSTED: usize = 64;
 const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
 
 /// How long to wait for what.
@@ -61,7 +64,7 @@ pub struct Request {
 pub struct Response {
     pub status: u16,
     pub headers: HeaderMap,
-    /// At most [`MAX_ANSWER_BYTES`] of it.
+    /// At most [`MAX_ANSWER_BYTES`] of it, unless more was asked for.
     pub body: Bytes,
 }
 
@@ -170,9 +173,18 @@ impl Outbound {
     ///
     /// If there is no answer.
     pub async fn send(&self, request: Request) -> Result<Response, Error> {
+        self.send_up_to(request, MAX_ANSWER_BYTES).await
+    }
+
+    /// The same, and reads up to `most` bytes of the answer.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer.
+    pub async fn send_up_to(&self, request: Request, most: usize) -> Result<Response, Error> {
         self.judge(&request.url)?;
         let origin = origin(&request.url);
-        let exchange = self.exchange(request, &origin);
+        let exchange = self.exchange(request, &origin, most);
         let total = self.timeouts.total;
         match tokio::time::timeout(total, exchange).await {
             Ok(result) => result,
@@ -180,7 +192,7 @@ impl Outbound {
         }
     }
 
-    async fn exchange(&self, request: Request, origin: &str) -> Result<Response, Error> {
+    async fn exchange(&self, request: Request, origin: &str, most: usize) -> Result<Response, Error> {
         let sent = self.client.request(request.method, request.url).headers(request.headers).body(request.body).send();
         let first_byte = self.timeouts.connect + self.timeouts.first_byte;
         let mut answer = match tokio::time::timeout(first_byte, sent).await {
@@ -191,9 +203,9 @@ impl Outbound {
         };
         let mut body = BytesMut::new();
         while let Some(chunk) = answer.chunk().await.map_err(|error| self.classify(error, origin))? {
-            let room = MAX_ANSWER_BYTES - body.len();
+            let room = most - body.len();
             body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
-            if body.len() >= MAX_ANSWER_BYTES {
+            if body.len() >= most {
                 break;
             }
         }
@@ -247,7 +259,7 @@ impl Outbound {
             .no_proxy()
             .referer(false)
             .connect_timeout(timeouts.connect)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS_PER_HOST)
+            .pool_max_idle_per_host(if guard.is_some() { IDLE_CONNECTIONS_PER_HOST } else { IDLE_CONNECTIONS_TRUSTED })
             .pool_idle_timeout(Duration::from_secs(60));
         if let Some(guard) = &guard {
             builder = builder.dns_resolver(Arc::new(guard.clone()));

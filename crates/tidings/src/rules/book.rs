@@ -12,7 +12,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tidings_core::pattern::{RuleSet, Scratch};
 
-use super::rule::{Origin, Rule};
+use super::rule::Rule;
+use crate::origin::Origin;
 
 #[derive(Default)]
 pub struct Book {
@@ -26,6 +27,33 @@ struct Pages {
     /// The rules that are switched on, by pattern.
     set: RuleSet<Arc<str>>,
     rules: BTreeMap<Arc<str>, Arc<Rule>>,
+    /// What comes with Tidings, also while another rule of the same name is in its place.
+    built_in: BTreeMap<Arc<str>, Arc<Rule>>,
+}
+
+impl Pages {
+    fn origin(&self, name: &str) -> Option<Origin> {
+        self.rules.get(name).map(|rule| rule.origin)
+    }
+
+    fn put(&mut self, name: Arc<str>, rule: Arc<Rule>) {
+        match rule.enabled {
+            true => self.set.insert(Arc::clone(&name), &rule.pattern),
+            false => drop(self.set.remove(&name)),
+        }
+        self.rules.insert(name, rule);
+    }
+
+    /// Takes a rule out; the built-in one of its name is back in its place.
+    fn take(&mut self, name: &Arc<str>) {
+        match self.built_in.get(name).cloned() {
+            Some(built_in) => self.put(Arc::clone(name), built_in),
+            None => {
+                self.set.remove(name);
+                self.rules.remove(name);
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -55,6 +83,12 @@ impl Book {
         self.read().rules.get(name).cloned()
     }
 
+    /// Whether a rule of this name comes with Tidings, whatever stands in its place.
+    #[must_use]
+    pub fn is_built_in(&self, name: &str) -> bool {
+        self.read().built_in.contains_key(name)
+    }
+
     /// Rules in the order of their names, after `after`.
     #[must_use]
     pub fn page(&self, after: Option<&str>, limit: usize) -> Vec<Arc<Rule>> {
@@ -72,56 +106,54 @@ impl Book {
         self.len() == 0
     }
 
-    /// Puts a rule in, in place of the one of its name. A rule from the file stays.
+    /// Puts a rule in, in place of the one of its name. One from the file gives way to nothing else, a built-in one to
+    /// everything.
     pub fn put(&self, rule: Rule) {
         let name: Arc<str> = rule.name.as_str().into();
-        let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
-        let from_file = pages.rules.get(&name).is_some_and(|known| known.origin == Origin::File);
-        if from_file && rule.origin == Origin::Api {
-            tracing::warn!(rule = %name, "a stored rule has the name of a rule in the configuration file, which wins");
-            return;
+        let rule = Arc::new(rule);
+        let mut pages = self.write();
+        let before = pages.origin(&name);
+        match (rule.origin, before) {
+            (Origin::Api, Some(Origin::File)) => {
+                tracing::warn!(rule = %name, "a stored rule has the name of a rule in the configuration file, which wins");
+                return;
+            }
+            (Origin::BuiltIn, _) => {
+                pages.built_in.insert(Arc::clone(&name), Arc::clone(&rule));
+                if matches!(before, None | Some(Origin::BuiltIn)) {
+                    pages.put(name, rule);
+                }
+            }
+            (Origin::Api | Origin::File, _) => pages.put(name, rule),
         }
-        match rule.enabled {
-            true => pages.set.insert(Arc::clone(&name), &rule.pattern),
-            false => drop(pages.set.remove(&name)),
-        }
-        pages.rules.insert(name, Arc::new(rule));
         self.enabled.store(pages.set.len(), Ordering::Release);
     }
 
     /// Puts these in the place of all rules from the file, in one step.
     pub fn replace_file_rules(&self, rules: Vec<Rule>) {
-        let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
-        let pages = &mut *pages;
-        let gone: Vec<_> = pages
-            .rules
-            .iter()
-            .filter(|(_, rule)| rule.origin == Origin::File)
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
+        let mut pages = self.write();
+        let from_file = pages.rules.iter().filter(|(_, rule)| rule.origin == Origin::File);
+        let gone: Vec<_> = from_file.map(|(name, _)| Arc::clone(name)).collect();
         for name in gone {
-            pages.set.remove(&name);
-            pages.rules.remove(&name);
+            pages.take(&name);
         }
         for rule in rules {
-            let name: Arc<str> = rule.name.as_str().into();
-            match rule.enabled {
-                true => pages.set.insert(Arc::clone(&name), &rule.pattern),
-                false => drop(pages.set.remove(&name)),
-            }
-            pages.rules.insert(name, Arc::new(rule));
+            pages.put(rule.name.as_str().into(), Arc::new(rule));
         }
         self.enabled.store(pages.set.len(), Ordering::Release);
     }
 
-    /// Takes a rule out, unless it is from the file.
+    /// Takes out a rule that the API made.
     pub fn remove(&self, name: &str) {
-        let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
-        if pages.rules.get(name).is_some_and(|rule| rule.origin == Origin::Api) {
-            pages.set.remove(&Arc::from(name));
-            pages.rules.remove(name);
+        let mut pages = self.write();
+        if pages.origin(name) == Some(Origin::Api) {
+            pages.take(&Arc::from(name));
         }
         self.enabled.store(pages.set.len(), Ordering::Release);
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Pages> {
+        self.pages.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Pages> {

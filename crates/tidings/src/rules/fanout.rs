@@ -5,28 +5,39 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::StreamExt;
 use tidings_core::envelope::Envelope;
 use tidings_store::{Error, Query, Store, Table, Value, Write, limits};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::book::Book;
+use super::exclude::Exclusions;
 use super::job::{self, Cursor, Job};
 use super::notice::{self, Destination, Notice, Occurrence, Settings};
 use super::outcome::Outcome;
-use super::rule::Rule;
+use super::rule::{Rule, Target};
+use super::template::Fields;
+use crate::bus::{self, Bus, BusError};
 use crate::events::{StoredEvent, record as events};
 use crate::http::Metrics;
-use crate::inbox::{Entry, map};
+use crate::inbox::record::Stamp;
+use crate::inbox::{Live, map};
 use crate::messages::{Message, Signals, counters, record};
 
 /// Users in one chunk: two writes each, and one for the job.
 const CHUNK_USERS: usize = (limits::TRANSACTION_WRITES - 1) / 2;
 /// Bytes of one chunk.
 const CHUNK_BYTES: usize = limits::TRANSACTION_BYTES - 512 * 1024;
-/// Chunks handed to the store at once: it makes them durable together.
-const CHUNKS: usize = 16;
+/// Chunks handed to the store at once, which makes them durable together: many while nobody else wants it, and few while
+/// other events come in, for those wait behind them.
+const CHUNKS: usize = 32;
+const CHUNKS_AMONG_OTHERS: usize = 4;
+/// Hands-over under way at the same time while nobody else wants the store: the next is put together while the last is
+/// being written.
+const IN_FLIGHT: usize = 2;
 /// Jobs looked up at a time, and carried on at the same time: a long one must not hold up the short ones.
 const JOBS: usize = 20;
 const JOBS_AT_ONCE: usize = 4;
@@ -38,13 +49,24 @@ pub struct Fanout {
     pub metrics: Arc<Metrics>,
     pub settings: Settings,
     pub signals: Arc<Signals>,
+    /// Where what rules send to queues and topics goes.
+    pub bus: Option<Arc<Bus>>,
+    pub arrivals: Arc<Live>,
+    /// How many events have come in so far.
+    pub traffic: Arc<AtomicU64>,
     pub stop: watch::Receiver<bool>,
 }
 
 /// Something to be stored by a job.
 enum Piece {
-    Entry(Box<Entry>),
+    Entry { user: String, stamp: Arc<Stamp> },
     Message(Box<Message>),
+}
+
+/// Chunks that the store is deciding about.
+struct Flight {
+    chunks: Vec<Chunk>,
+    results: JoinHandle<Vec<Result<(), Error>>>,
 }
 
 /// Pieces of one transaction, and where the job stands after it.
@@ -123,8 +145,10 @@ impl Fanout {
     /// again for them; a rule that was done already finds its work there and does nothing.
     fn more(&self, job: &Job) -> Vec<String> {
         let Some(after) = &job.more_after else { return Vec::new() };
-        let names = self.book.matching(&job.json).into_iter().map(|rule| rule.name.clone());
-        names.filter(|name| name > after).collect()
+        let rules = self.book.matching(&job.json);
+        let exclusions = Exclusions::among(&rules, &Fields::of(&job.json));
+        let telling = rules.iter().filter(|rule| rule.exclusion.is_none() && exclusions.covers(&rule.name).is_none());
+        telling.map(|rule| rule.name.clone()).filter(|name| name > after).collect()
     }
 
     /// Does the job's present rule from where the cursor stands.
@@ -198,6 +222,9 @@ impl Fanout {
             true => Cursor { stage: job.cursor.stage + 1, after: None, ..job.cursor.clone() },
             false => Cursor { rule: job.cursor.rule + 1, ..Cursor::default() },
         };
+        if let Some(moved) = self.on_bus(job, rule, number, event, &past).await? {
+            return Ok(moved);
+        }
         let users: Vec<String> = match notice.destination(rule, number, event) {
             Destination::Message(message) => {
                 let chunk = Chunk { pieces: vec![Piece::Message(message)], after: past };
@@ -227,34 +254,120 @@ impl Fanout {
             let write = job.moved(&past, 0, 0);
             return self.step(job, vec![write], past).await;
         }
-        while !left.is_empty() && !*self.stop.borrow() {
-            let (now, later) = left.split_at(left.len().min(CHUNKS * each));
-            let mut chunks: Vec<Chunk> = now.chunks(each).map(|users| chunk(job, rule, users, notice, event)).collect();
-            if let (true, Some(last)) = (later.is_empty(), chunks.last_mut()) {
-                last.after = past.clone();
+        let stamp = Arc::new(Stamp::of(&notice.entry(rule, "", event))?);
+        let mut flights: VecDeque<Flight> = VecDeque::new();
+        // The step at which the next chunk will find the job, if all before it succeed.
+        let mut step = job.step;
+        let mut traffic = self.traffic.load(Ordering::Relaxed);
+        let mut alone = true;
+        loop {
+            while !left.is_empty() && flights.len() < if alone { IN_FLIGHT } else { 1 } && !*self.stop.borrow() {
+                let most = if alone { CHUNKS } else { CHUNKS_AMONG_OTHERS };
+                let (now, later) = left.split_at(left.len().min(most * each));
+                let mut chunks: Vec<Chunk> = now.chunks(each).map(|users| chunk(job, users, &stamp)).collect();
+                if let (true, Some(last)) = (later.is_empty(), chunks.last_mut()) {
+                    last.after = past.clone();
+                }
+                flights.push_back(self.launch(job, &mut step, chunks)?);
+                left = later;
             }
-            if self.commit_all(job, chunks.into()).await? == Moved::Lost {
-                return Ok(Moved::Lost);
+            let Some(flight) = flights.pop_front() else { return Ok(Moved::Yes) };
+            let again = self.land(job, flight).await?;
+            if !again.is_empty() {
+                // Those behind have failed with it: none of them may come before it.
+                let mut again: VecDeque<Chunk> = again.into();
+                for flight in flights.drain(..) {
+                    let _ = flight.results.await;
+                    again.extend(flight.chunks);
+                }
+                if self.commit_all(job, again).await? == Moved::Lost {
+                    return Ok(Moved::Lost);
+                }
+                step = job.step;
             }
-            left = later;
+            alone = std::mem::replace(&mut traffic, self.traffic.load(Ordering::Relaxed)) == traffic;
         }
-        Ok(Moved::Yes)
+    }
+
+    /// Hands chunks to the store, the first of them for a job at `step`.
+    fn launch(&self, job: &mut Job, step: &mut i64, chunks: Vec<Chunk>) -> Result<Flight, Error> {
+        let transactions = self.transactions(job, *step, chunks.iter())?;
+        *step += i64::try_from(chunks.len()).unwrap_or(0);
+        let store = Arc::clone(&self.store);
+        let results = tokio::spawn(async move { store.transact_each(transactions).await });
+        Ok(Flight { chunks, results })
+    }
+
+    /// Waits for what became of chunks; gives those that are to be done again, from the first that failed on.
+    async fn land(&self, job: &mut Job, flight: Flight) -> Result<Vec<Chunk>, Error> {
+        let results = flight.results.await.map_err(|_| Error::ReadOnly("the store gave no answer".to_owned()))?;
+        let mut again = Vec::new();
+        for (chunk, result) in flight.chunks.into_iter().zip(results) {
+            match result {
+                Ok(()) if again.is_empty() => self.stored(job, chunk),
+                Ok(()) | Err(Error::Conflict { .. }) => again.push(chunk),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(again)
+    }
+
+    /// Moves our copy of the job along, and announces what is new.
+    fn stored(&self, job: &mut Job, chunk: Chunk) {
+        self.metrics.tally.notices(entries(&chunk));
+        self.arrivals.announce(chunk.pieces.iter().filter_map(Piece::user));
+        (job.step, job.cursor) = (job.step + 1, chunk.after);
+    }
+
+    /// The transactions of chunks that follow each other, the first of them for a job at `step`.
+    fn transactions<'a>(
+        &self,
+        job: &mut Job,
+        step: i64,
+        chunks: impl Iterator<Item = &'a Chunk>,
+    ) -> Result<Vec<Vec<Write>>, Error> {
+        let present = std::mem::replace(&mut job.step, step);
+        let mut transactions = Vec::new();
+        for chunk in chunks {
+            transactions.push(self.writes(job, chunk));
+            job.step += 1;
+        }
+        job.step = present;
+        transactions.into_iter().collect()
+    }
+
+    /// Puts the event on the bus in the transaction that moves the job, if that is where the target leads.
+    async fn on_bus(
+        &self,
+        job: &mut Job,
+        rule: &Rule,
+        number: usize,
+        event: &Occurrence<'_>,
+        past: &Cursor,
+    ) -> Result<Option<Moved>, Error> {
+        let (Some(bus), Some(Target::Queue { entity })) = (&self.bus, rule.targets.get(number)) else {
+            return Ok(None);
+        };
+        let prepared = match bus.prepare(entity, bus::of_event(event.envelope, Some(&rule.name))).await {
+            Ok(prepared) => prepared,
+            Err(BusError::Store(error)) => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        let mut writes = vec![job.moved(past, 0, 1)];
+        writes.extend(prepared.writes());
+        let result = self.store.transact(writes).await;
+        prepared.resolve(&result);
+        settled(job, result, past.clone()).map(Some)
     }
 
     /// Commits chunks in their order, handing in all of them at once.
     async fn commit_all(&self, job: &mut Job, mut chunks: VecDeque<Chunk>) -> Result<Moved, Error> {
         while !chunks.is_empty() {
-            let step = job.step;
-            let mut transactions = Vec::with_capacity(chunks.len());
-            for chunk in &chunks {
-                transactions.push(self.writes(job, chunk)?);
-                job.step += 1;
-            }
-            job.step = step;
+            let transactions = self.transactions(job, job.step, chunks.iter())?;
             for result in self.store.transact_each(transactions).await {
                 let Some(chunk) = chunks.pop_front() else { break };
                 match result {
-                    Ok(()) => (job.step, job.cursor) = (job.step + 1, chunk.after),
+                    Ok(()) => self.stored(job, chunk),
                     Err(Error::Conflict { .. }) => {
                         // Those behind it have failed with it: none of them may come before it.
                         if self.commit(job, chunk).await? == Moved::Lost {
@@ -283,7 +396,9 @@ impl Fanout {
                 }
                 result => {
                     if result.is_ok() {
+                        self.metrics.tally.notices(entries(&chunk));
                         self.signals.created(chunk.pieces.iter().filter_map(Piece::message));
+                        self.arrivals.announce(chunk.pieces.iter().filter_map(Piece::user));
                     }
                     return settled(job, result, chunk.after);
                 }
@@ -294,7 +409,7 @@ impl Fanout {
     /// The job's move first, then the pieces.
     fn writes(&self, job: &Job, chunk: &Chunk) -> Result<Vec<Write>, Error> {
         let messages = record::table(&self.settings.stage);
-        let entries = chunk.pieces.iter().filter(|piece| matches!(piece, Piece::Entry(_))).count();
+        let entries = chunk.pieces.iter().filter(|piece| matches!(piece, Piece::Entry { .. })).count();
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let mut writes = vec![job.moved(&chunk.after, count(entries), count(chunk.pieces.len() - entries))];
         for piece in &chunk.pieces {
@@ -309,6 +424,11 @@ impl Fanout {
         let result = self.store.transact(writes).await;
         settled(job, result, to)
     }
+}
+
+/// How many inbox entries a chunk has.
+fn entries(chunk: &Chunk) -> u64 {
+    chunk.pieces.iter().filter(|piece| matches!(piece, Piece::Entry { .. })).count() as u64
 }
 
 /// Completes an outcome with how far its job has come.
@@ -332,21 +452,29 @@ impl Piece {
     /// How many writes it takes.
     fn width(&self) -> usize {
         match self {
-            Self::Entry(_) => 2,
+            Self::Entry { .. } => 2,
             Self::Message(_) => 1,
         }
     }
 
     fn message(&self) -> Option<&Message> {
         match self {
-            Self::Entry(_) => None,
+            Self::Entry { .. } => None,
             Self::Message(message) => Some(message),
+        }
+    }
+
+    /// Whose inbox it comes into.
+    fn user(&self) -> Option<&str> {
+        match self {
+            Self::Entry { user, .. } => Some(user),
+            Self::Message(_) => None,
         }
     }
 
     fn add_to(&self, writes: &mut Vec<Write>, messages: &Table) -> Result<(), Error> {
         match self {
-            Self::Entry(entry) => writes.extend(entry.writes()?),
+            Self::Entry { user, stamp } => writes.extend(stamp.writes(user)),
             Self::Message(message) => writes.push(Write::insert(messages, message.to_item()?)),
         }
         Ok(())
@@ -354,8 +482,8 @@ impl Piece {
 }
 
 /// The entries of some users, after which the job stands at the last of them.
-fn chunk(job: &Job, rule: &Rule, users: &[String], notice: &Notice, event: &Occurrence<'_>) -> Chunk {
-    let pieces = users.iter().map(|user| Piece::Entry(Box::new(notice.entry(rule, user, event)))).collect();
+fn chunk(job: &Job, users: &[String], stamp: &Arc<Stamp>) -> Chunk {
+    let pieces = users.iter().map(|user| Piece::Entry { user: user.clone(), stamp: Arc::clone(stamp) }).collect();
     Chunk { pieces, after: Cursor { after: users.last().cloned(), ..job.cursor.clone() } }
 }
 

@@ -11,7 +11,7 @@ use tidings_core::pattern::Pattern;
 use tidings_store::Item;
 
 use super::limits::DRY_RUN_EVENTS;
-use super::{Author, Origin, dry_run, read};
+use super::{Author, Origin, Rule, dry_run, read};
 use crate::app::Services;
 use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, paging};
 use crate::tokens::{Caller, Scope};
@@ -36,10 +36,10 @@ pub fn routes() -> Vec<Route> {
             .answer::<RuleBody>(200, "The rule was replaced")
             .answer::<RuleBody>(201, "The rule was made")
             .answer_empty(409, "The rule is in the configuration file and is changed there"),
-        Route::new(Method::DELETE, "/rules/{name}", "Delete a rule, at once", delete)
+        Route::new(Method::DELETE, "/rules/{name}", "Delete a rule, at once; a built-in one is back as it was", delete)
             .scopes(&[Scope::Operate])
-            .answer_empty(204, "It is deleted")
-            .answer_empty(409, "The rule is in the configuration file and is deleted there"),
+            .answer_empty(204, "It is deleted, and the built-in rule of its name, if any, in force again")
+            .answer_empty(409, "The rule is in the configuration file and is deleted there, or it is built in"),
     ]
 }
 
@@ -53,8 +53,14 @@ struct RuleBody {
     enabled: Option<bool>,
     /// An Amazon EventBridge pattern over the event, at most 64 KiB.
     pattern: Map<String, Value>,
-    /// Where the notice goes: 1 to 20.
-    targets: Vec<TargetBody>,
+    /// Where the notice goes: 1 to 20. None in an exclude rule.
+    targets: Option<Vec<TargetBody>>,
+    /// True: where this rule matches, others tell nobody, and their outcome is `suppressed`. Default false.
+    exclude: Option<bool>,
+    /// Of an exclude rule: a template that says why; recorded with everything that is kept back.
+    reason: Option<String>,
+    /// Of an exclude rule: the names of up to 100 rules that it keeps back. Default: all.
+    rules: Option<Vec<String>>,
     /// A template over the event; empty: what the event says of itself. At most 16 KiB.
     title: Option<String>,
     /// A template over the event; empty: what the event says of itself. At most 16 KiB.
@@ -63,8 +69,10 @@ struct RuleBody {
     dedupe_seconds: Option<u64>,
     /// A template: what makes two notices the same. Default: title and text.
     dedupe_key: Option<String>,
-    /// In answers: `file` or `api`.
+    /// In answers: `builtin`, `file` or `api`.
     origin: Option<String>,
+    /// In answers: `builtin` if this rule stands in the place of a built-in one.
+    overrides: Option<String>,
 }
 
 /// A target. `channel` says which of the other fields count.
@@ -137,14 +145,14 @@ async fn list(
     let rules = services.rules.book.page(after.as_ref().and_then(|item| item.str("name")), limit + 1);
     let more = rules.len() > limit;
     let last = rules.iter().take(limit).next_back().filter(|_| more).map(|rule| Item::new().with("name", &rule.name));
-    let items = rules.iter().take(limit).map(|rule| rule.view()).collect();
+    let items = rules.iter().take(limit).map(|rule| view(&services, rule)).collect();
     let cursor = paging::seal(&services.sealer, &context, last.as_ref());
     Ok(Json(StatusCode::OK, RuleList { items, cursor }))
 }
 
 async fn get(State(services): State<Services>, Path(name): Path<String>) -> Result<impl IntoResponse, Problem> {
     let rule = services.rules.book.get(&name).ok_or_else(not_found)?;
-    Ok(Json(StatusCode::OK, rule.view()))
+    Ok(Json(StatusCode::OK, view(&services, &rule)))
 }
 
 async fn put(
@@ -154,13 +162,25 @@ async fn put(
     Path(name): Path<String>,
     body: JsonText,
 ) -> Result<impl IntoResponse, Problem> {
-    let known = services.rules.book.get(&name);
-    refuse_file(known.as_deref())?;
-    let rule = read::rule(&name, &body.object()?, Origin::Api, known.as_deref()).map_err(Problem::invalid)?;
-    let view = rule.view();
+    let (is_new, view) = write(&services, &caller, &correlation, &name, &body.object()?).await?;
+    Ok(Json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, view))
+}
+
+/// Makes or replaces a rule; says whether it is new, and what it is now.
+pub async fn write(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    name: &str,
+    fields: &Map<String, Value>,
+) -> Result<(bool, Map<String, Value>), Problem> {
+    let known = services.rules.book.get(name);
+    known.as_ref().map_or(Ok(()), |known| known.origin.refuse_file("rule"))?;
+    let rule = read::rule(name, fields, Origin::Api, known.as_deref()).map_err(Problem::invalid)?;
+    let view = view(services, &rule);
     let author = Author { user: &caller.name(), correlation_id: &correlation.0 };
     let is_new = services.rules.put(rule, &services.audit, &author).await?;
-    Ok(Json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, view))
+    Ok((is_new, view))
 }
 
 async fn delete(
@@ -169,24 +189,35 @@ async fn delete(
     correlation: CorrelationId,
     Path(name): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
-    let known = services.rules.book.get(&name).ok_or_else(not_found)?;
-    refuse_file(Some(&known))?;
-    let author = Author { user: &caller.name(), correlation_id: &correlation.0 };
-    services.rules.delete(&name, &services.audit, &author).await?;
+    remove(&services, &caller, &correlation, &name).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+pub async fn remove(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    name: &str,
+) -> Result<(), Problem> {
+    let known = services.rules.book.get(name).ok_or_else(not_found)?;
+    known.origin.refuse_file("rule")?;
+    if known.origin == Origin::BuiltIn {
+        return Err(Problem::conflict("this rule is built in; to switch it off, write it with `enabled` false"));
+    }
+    let author = Author { user: &caller.name(), correlation_id: &correlation.0 };
+    Ok(services.rules.delete(name, &services.audit, &author).await?)
 }
 
 fn not_found() -> Problem {
     Problem::not_found("there is no rule of this name")
 }
 
-fn refuse_file(rule: Option<&super::Rule>) -> Result<(), Problem> {
-    match rule {
-        Some(rule) if rule.origin == Origin::File => {
-            Err(Problem::conflict("this rule is in the configuration file; change it there and reload"))
-        }
-        _ => Ok(()),
+fn view(services: &Services, rule: &Rule) -> Map<String, Value> {
+    let mut view = rule.view();
+    if rule.origin != Origin::BuiltIn && services.rules.book.is_built_in(&rule.name) {
+        view.insert("overrides".to_owned(), Origin::BuiltIn.as_str().into());
     }
+    view
 }
 
 async fn test(State(services): State<Services>, body: JsonText) -> Result<impl IntoResponse, Problem> {

@@ -9,6 +9,10 @@ pub const TARGETS: usize = 20;
 pub const ADDRESSES: usize = 50;
 /// Support groups of one map target.
 pub const GROUPS: usize = 100;
+/// Rules that one exclude rule may name.
+pub const EXCLUDED: usize = 100;
+/// Characters of a recorded reason.
+pub const REASON_CHARS: usize = 500;
 /// Characters of a user's id.
 pub const USER_CHARS: usize = 256;
 /// Bytes of a template.

@@ -1,8 +1,11 @@
-//! Rules: who hears of what. `read` checks a rule, `book` matches events, `react` says what follows from a match,
+//! Rules: who hears of what. `read` checks a rule, `builtin` has those that come with Tidings, `book` matches events,
+//! `exclude` keeps some of the matching rules back, `react` says what follows from the others,
 //! `fanout` carries on what is too much for one transaction, `record` and `job` are what is stored of it.
 
 pub mod book;
+pub mod builtin;
 pub mod dry_run;
+pub mod exclude;
 pub mod fanout;
 pub mod http;
 pub mod job;
@@ -28,10 +31,11 @@ use tokio::sync::Mutex;
 
 pub use book::Book;
 pub use outcome::Outcome;
-pub use rule::{Origin, Rule, Target};
+pub use rule::{Rule, Target};
 
 use crate::audit::{Action, Audit};
 use crate::config;
+pub use crate::origin::Origin;
 use record::Stored;
 
 /// How often a node looks whether another one has changed the rules.
@@ -63,14 +67,14 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The book with the rules of the configuration and of the store.
+    /// The book with the built-in rules and those of the configuration and of the store.
     pub async fn open(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         rules: &[config::rules::Rule],
     ) -> Result<Self, Error> {
         let book = Arc::new(Book::default());
-        for rule in from_file(rules)? {
+        for rule in builtin::all()?.into_iter().chain(from_file(rules)?) {
             book.put(rule);
         }
         let rules = Self { book, store, clock, revision: AtomicI64::new(0), turn: Mutex::new(()) };
@@ -118,12 +122,14 @@ impl Rules {
     /// Stores a rule and puts it into the book. Says whether it is new.
     pub async fn put(&self, rule: Rule, audit: &Audit, author: &Author<'_>) -> Result<bool, Error> {
         let _turn = self.turn.lock().await;
+        // What takes the place of a built-in rule changes a rule that was there.
         let is_new = self.book.get(&rule.name).is_none();
         let action = |rule: &Rule| {
             let name = if is_new { "rule.create" } else { "rule.update" };
             let channels: Vec<_> = rule.targets.iter().map(Target::channel).collect();
             // No patterns, texts or addresses: they may be long, and the rule itself shows them.
-            let details = serde_json::json!({ "enabled": rule.enabled, "channels": channels });
+            let excludes = rule.exclusion.is_some();
+            let details = serde_json::json!({ "enabled": rule.enabled, "channels": channels, "exclude": excludes });
             Action::new(name, "rule", &rule.name).details(details)
         };
         let revision =
@@ -174,8 +180,7 @@ impl Rules {
 fn from_file(rules: &[config::rules::Rule]) -> Result<Vec<Rule>, Error> {
     let compile = |rule: &config::rules::Rule| {
         read::rule(&rule.name, &rule.to_json(), Origin::File, None).map_err(|errors| {
-            let why: Vec<_> = errors.iter().map(|e| format!("{} {}", e.field, e.message)).collect();
-            Error::Open(format!("the rule `{}` cannot be used: {}", rule.name, why.join("; ")))
+            Error::Open(format!("the rule `{}` cannot be used: {}", rule.name, read::in_one_line(&errors)))
         })
     };
     rules.iter().map(compile).collect()

@@ -8,7 +8,7 @@ use tidings_core::time::Timestamp;
 use tidings_store::{Item, Write};
 use uuid::Uuid;
 
-use super::limits::{TITLE_CHARS, USER_CHARS};
+use super::limits::{TITLE_CHARS, URL_CHARS, USER_CHARS};
 use super::read::is_callable;
 use super::rule::{Recipients, Rule, Target};
 use super::template::{Fields, Template};
@@ -28,6 +28,8 @@ pub struct Settings {
     pub ntfy_topic: String,
     pub messages_seconds: i64,
     pub notifications_seconds: i64,
+    /// What inbox entries link to (S001-109).
+    pub link: Option<Template>,
 }
 
 impl Settings {
@@ -39,6 +41,8 @@ impl Settings {
             ntfy_topic: config.ntfy.topic.clone(),
             messages_seconds: days(config.retention.messages_days),
             notifications_seconds: days(config.retention.notifications_days),
+            // The configuration was checked; a template that is none gives no links.
+            link: config.notification_center.link.as_deref().and_then(|link| Template::parse(link).ok()),
         }
     }
 }
@@ -68,6 +72,10 @@ impl<'a> Occurrence<'a> {
 pub struct Notice {
     pub title: String,
     pub text: String,
+    /// What inbox entries have of it besides.
+    kind: Kind,
+    about: About,
+    time: String,
     /// What was wrong with the templates; the default stands in for what they would have said.
     pub errors: Vec<String>,
 }
@@ -98,7 +106,10 @@ impl Notice {
         let title = filled("title", &rule.title, &default_title);
         let text = filled("text", &rule.text, &default_text);
         let title = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(TITLE_CHARS).collect();
-        Self { title, text, errors }
+        let (kind, mut about) = about(event);
+        about.link = event.settings.link.as_ref().and_then(|link| link_of(link, kind, &about, event));
+        let time = inbox::time_of(event.received_at, &event.envelope.event_id, event.envelope.source.as_deref());
+        Self { title, text, kind, about, time, errors }
     }
 
     /// The write that keeps a rule from saying the same again for a while, if the rule wants that.
@@ -149,7 +160,13 @@ impl Notice {
             Some(Target::Queue { entity }) => (Some(object(json!({ "entity": entity }))), None),
             Some(Target::Ticket { caller }) => {
                 let caller = caller.line(fields).ok().filter(|caller| check_name(caller, USER_CHARS).is_ok());
-                (caller.map(|caller| object(json!({ "caller": caller }))), None)
+                let mut target = caller.map(|caller| object(json!({ "caller": caller })));
+                // What belongs to one ticket: without a key of the rule's own, what has the same title (S004-45).
+                let key = rule.dedupe_key.as_ref().and_then(|key| key.line(fields).ok());
+                if let (Some(target), Some(key)) = (&mut target, key) {
+                    target.insert("dedup_key".to_owned(), key.chars().take(TITLE_CHARS).collect::<String>().into());
+                }
+                (target, None)
             }
         };
         let Some(target) = target else { return Destination::Nobody };
@@ -178,6 +195,10 @@ impl Notice {
         payload.insert("title".to_owned(), self.title.clone().into());
         payload.insert("text".to_owned(), self.text.clone().into());
         payload.insert("event_type".to_owned(), event.envelope.event_type.clone().into());
+        if let Some(severity) = event.text_of(&["severity"]).filter(|text| check_name(text, 64).is_ok()) {
+            // What is critical does not wait for the end of quiet hours.
+            payload.insert("severity".to_owned(), severity.into());
+        }
         if channel == "email" && !rule.text.is_empty() {
             // Only a template of the user's own can have markup; any other text is escaped by who sends it.
             if let Ok(html) = rule.text.html(&event.fields) {
@@ -191,21 +212,20 @@ impl Notice {
     #[must_use]
     pub fn entry(&self, rule: &Rule, user: &str, event: &Occurrence<'_>) -> Entry {
         let envelope = event.envelope;
-        let (kind, about) = about(event);
         Entry {
             user: user.to_owned(),
-            time: inbox::time_of(event.received_at, &envelope.event_id, envelope.source.as_deref()),
-            kind,
+            time: self.time.clone(),
+            kind: self.kind,
             status: inbox::Status::Unread,
             title: self.title.clone(),
             text: self.text.clone(),
-            about,
+            about: self.about.clone(),
             event_id: envelope.event_id.clone(),
             rule: rule.name.clone(),
             correlation_id: envelope.correlation_id.clone(),
             created_at: event.received_at,
             read_at: None,
-            ttl: event.received_at.as_second().saturating_add(event.settings.notifications_seconds),
+            ttl: inbox::expiry(event.received_at, event.settings.notifications_seconds),
         }
     }
 }
@@ -263,9 +283,22 @@ fn about(event: &Occurrence<'_>) -> (Kind, About) {
         old_score: value("old_score"),
         new_score: value("new_score"),
         stream_event: event.text_of(&["stream_event"]),
+        link: None,
     };
     let kind = event.text_of(&["event_type", "kind"]).and_then(|kind| Kind::parse(&kind)).unwrap_or(Kind::Notice);
     (kind, about)
+}
+
+/// Where to read more, by the configured template over the entry's fields; what it fills in is percent-encoded.
+fn link_of(link: &Template, kind: Kind, about: &About, event: &Occurrence<'_>) -> Option<String> {
+    let shown = if kind == Kind::Question { "compliance" } else { kind.as_str() };
+    let fields = json!({
+        "productid": about.product_id, "question": about.question, "env": about.env, "type": shown,
+        "event_type": kind.as_str(), "old_score": about.old_score, "new_score": about.new_score,
+        "pillar": about.pillar_information, "data": event.data, "eventType": event.envelope.event_type,
+        "eventId": event.envelope.event_id, "subject": event.envelope.subject,
+    });
+    link.url(&Fields::of(&fields.to_string())).ok().filter(|url| url.chars().count() <= URL_CHARS)
 }
 
 /// Bytes that a write adds to its transaction.

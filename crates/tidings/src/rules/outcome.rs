@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use tidings_core::message::Attempt;
 
+use super::exclude::KeptBack;
 use super::limits::OUTCOME_ENTRIES;
+use crate::bus::{self, Prepared};
 use crate::inbox::Entry;
 use crate::messages::Message;
 
@@ -29,6 +31,9 @@ pub struct Outcome {
     /// Rules that had told the same within their window.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deduplicated: Vec<String>,
+    /// Rules that an exclude rule kept from telling anybody.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub suppressed: Vec<String>,
     pub totals: Totals,
     /// The work that was too much for one transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,8 +46,14 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Matched {
     pub name: String,
-    /// `matched`, `deduplicated`, `no_recipients` or `fanout`.
+    /// `matched`, `deduplicated`, `no_recipients`, `fanout` or `suppressed`; of an exclude rule, `excluded`.
     pub status: String,
+    /// The exclude rule that kept this one from telling anybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why this rule was kept back, or keeps others back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// What was wrong with its templates for this event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
@@ -55,7 +66,7 @@ pub struct Notified {
     pub rule: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sent {
     pub message_id: String,
     pub rule: String,
@@ -66,6 +77,14 @@ pub struct Sent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<serde_json::Value>>")]
     pub attempts: Option<Vec<Attempt>>,
+    /// The ticket that it opened or went to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket_id: Option<String>,
+    /// On the bus: the queue or subscription that got it, and its number there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence_number: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -88,25 +107,57 @@ pub struct Fanout {
     pub messages: u64,
 }
 
+impl Matched {
+    fn new(name: &str, status: &str, errors: Vec<String>) -> Self {
+        Self { name: name.to_owned(), status: status.to_owned(), by: None, reason: None, errors }
+    }
+}
+
 impl Outcome {
     pub fn rule(&mut self, name: &str, status: &'static str, errors: Vec<String>) {
+        self.matched(status, Matched::new(name, status, errors));
+    }
+
+    /// An exclude rule that keeps others back.
+    pub fn excluded(&mut self, kept: &KeptBack<'_>) {
+        let errors = kept.error.clone().into_iter().collect();
+        let status = "excluded";
+        self.matched(status, Matched { reason: Some(kept.reason.clone()), ..Matched::new(kept.by, status, errors) });
+    }
+
+    /// A rule that is kept back.
+    pub fn suppressed(&mut self, name: &str, kept: &KeptBack<'_>) {
+        let status = "suppressed";
+        let (by, reason) = (Some(kept.by.to_owned()), Some(kept.reason.clone()));
+        self.matched(status, Matched { by, reason, ..Matched::new(name, status, Vec::new()) });
+    }
+
+    fn matched(&mut self, status: &'static str, matched: Matched) {
         self.totals.rules += 1;
         *self.by_status.entry(status).or_default() += 1;
         let list = match status {
             "no_recipients" => Some(&mut self.no_recipients),
             "deduplicated" => Some(&mut self.deduplicated),
+            "suppressed" => Some(&mut self.suppressed),
             _ => None,
         };
         if let Some(list) = list {
-            push(list, name.to_owned());
+            push(list, matched.name.clone());
         }
-        push(&mut self.rules, Matched { name: name.to_owned(), status: status.to_owned(), errors });
+        push(&mut self.rules, matched);
     }
 
     pub fn notified(&mut self, entry: &Entry) {
         self.totals.notifications += 1;
-        let (user, notification_identifier) = (entry.user.clone(), entry.time.clone());
+        let (user, notification_identifier) = (entry.user.clone(), entry.identifier());
         push(&mut self.notifications, Notified { user, notification_identifier, rule: entry.rule.clone() });
+    }
+
+    /// What went on by the bus, with the queue or subscription that has it for its channel.
+    pub fn forwarded(&mut self, sent: &bus::Sent) {
+        let (message_id, channel) = (sent.message_id.clone(), format!("bus:{}", sent.path));
+        let (entity, sequence_number) = (Some(sent.path.clone()), Some(sent.sequence));
+        push(&mut self.queue, Sent { message_id, channel, entity, sequence_number, ..Sent::default() });
     }
 
     pub fn sent(&mut self, message: &Message) {
@@ -115,13 +166,41 @@ impl Outcome {
             message_id: message.message_id.clone(),
             rule: message.rule.clone().unwrap_or_default(),
             channel: message.channel.clone(),
-            status: None,
-            attempts: None,
+            ..Sent::default()
         };
         match message.channel.as_str() {
             "queue" => push(&mut self.queue, sent),
             "ticket" => push(&mut self.tickets, sent),
             _ => push(&mut self.messages, sent),
+        }
+    }
+
+    /// Notes what goes on the bus: each copy with its number, or that nobody takes it.
+    pub fn on_bus(&mut self, rule: Option<&str>, entity: &str, prepared: &Prepared) {
+        for sent in &prepared.sent {
+            self.totals.messages += 1;
+            push(
+                &mut self.queue,
+                Sent {
+                    message_id: sent.message_id.clone(),
+                    rule: rule.unwrap_or_default().to_owned(),
+                    channel: "queue".to_owned(),
+                    status: Some("sent".to_owned()),
+                    entity: Some(sent.path.clone()),
+                    sequence_number: Some(sent.sequence),
+                    ..Sent::default()
+                },
+            );
+        }
+        if prepared.sent.is_empty() {
+            let sent = Sent {
+                rule: rule.unwrap_or_default().to_owned(),
+                channel: "queue".to_owned(),
+                status: Some("unwanted".to_owned()),
+                entity: Some(entity.to_owned()),
+                ..Sent::default()
+            };
+            push(&mut self.queue, sent);
         }
     }
 

@@ -5,12 +5,13 @@ use tidings_core::envelope::{FieldError, check_name};
 use tidings_core::pattern::Pattern;
 
 use super::limits::{
-    ADDRESSES, DEDUPE_SECONDS, GROUPS, NAME_CHARS, RULE_BYTES, SECRET_CHARS, TARGETS, URL_CHARS, USER_CHARS,
+    ADDRESSES, DEDUPE_SECONDS, EXCLUDED, GROUPS, NAME_CHARS, RULE_BYTES, SECRET_CHARS, TARGETS, URL_CHARS, USER_CHARS,
 };
-use super::rule::{HIDDEN, Origin, Recipients, Rule, Target};
+use super::rule::{Exclusion, HIDDEN, Recipients, Rule, Target};
 use super::template::Template;
 use crate::config::{Secret, values};
 use crate::inbox::record::MAP;
+use crate::origin::Origin;
 
 /// Reads a rule. A secret given as `***` is the one that `before` has for the same URL.
 pub fn rule(
@@ -27,7 +28,8 @@ pub fn rule(
     }
     let pattern_json = fields.get("pattern").and_then(Value::as_object).cloned().unwrap_or_default();
     let pattern = reader.pattern(fields.get("pattern"));
-    let targets = reader.targets(fields.get("targets"));
+    let exclusion = reader.exclusion(fields);
+    let targets = if exclusion.is_some() { Vec::new() } else { reader.targets(fields.get("targets")) };
     let rule = Rule {
         name: name.to_owned(),
         enabled: reader.flag(fields, "enabled", true),
@@ -40,6 +42,7 @@ pub fn rule(
             .filter(|key| !key.is_empty()),
         pattern_json,
         targets,
+        exclusion,
         origin,
         pattern: match pattern {
             Some(pattern) => pattern,
@@ -50,6 +53,12 @@ pub fn rule(
         reader.wrong("", format!("the rule has more than {RULE_BYTES} bytes; use the notification map for long lists"));
     }
     if reader.errors.is_empty() { Ok(rule) } else { Err(reader.errors) }
+}
+
+/// All that is wrong, for a log or an error.
+#[must_use]
+pub fn in_one_line(errors: &[FieldError]) -> String {
+    errors.iter().map(|error| format!("{} {}", error.field, error.message)).collect::<Vec<_>>().join("; ")
 }
 
 /// A name appears in paths, logs and `rule:<name>`.
@@ -124,6 +133,30 @@ impl Reader<'_> {
             self.wrong(field, why);
             Template::default()
         })
+    }
+
+    /// `Some` if the fields are meant as an exclude rule, even a wrong one.
+    fn exclusion(&mut self, fields: &Map<String, Value>) -> Option<Exclusion> {
+        let is = |name: &str| fields.get(name).is_some_and(|value| !is_nothing(value));
+        if !self.flag(fields, "exclude", false) {
+            for name in ["reason", "rules"].into_iter().filter(|name| is(name)) {
+                self.wrong(name, "means something only in a rule with `exclude` true");
+            }
+            return None;
+        }
+        for name in ["targets", "title", "text", "dedupe_seconds", "dedupe_key"].into_iter().filter(|name| is(name)) {
+            self.wrong(name, "means nothing in an exclude rule, which tells nobody");
+        }
+        let before = self.errors.len();
+        let reason = self.optional_template("reason", fields.get("reason"));
+        if reason.source().trim().is_empty() && self.errors.len() == before {
+            self.wrong("reason", "is missing; it is recorded with everything that the rule keeps back");
+        }
+        let rules = match fields.get("rules") {
+            None | Some(Value::Null) => Vec::new(),
+            Some(rules) => self.names("rules", rules, EXCLUDED),
+        };
+        Some(Exclusion { reason, rules })
     }
 
     fn targets(&mut self, value: Option<&Value>) -> Vec<Target> {
@@ -285,6 +318,17 @@ impl Reader<'_> {
             }
         };
         Target::Webhook { url, secret }
+    }
+}
+
+/// What a field that was left out would amount to.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Number(number) => number.as_u64() == Some(0),
+        Value::Bool(_) | Value::Object(_) => false,
     }
 }
 

@@ -6,7 +6,8 @@ use tidings_core::time::{self, Timestamp};
 use tidings_store::{Condition, Error, Item, Key, KeyKind, Table, Write};
 
 use super::read;
-use super::rule::{Origin, Rule};
+use super::rule::Rule;
+use crate::origin::Origin;
 
 /// All rules are in one partition, in the order of their names.
 pub const RULES: &str = "rule";

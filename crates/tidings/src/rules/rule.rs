@@ -5,27 +5,10 @@ use tidings_core::pattern::Pattern;
 
 use super::template::Template;
 use crate::config::Secret;
+use crate::origin::Origin;
 
 /// Stands for a secret wherever a rule is shown; in a rule that is written, it keeps the secret that is there.
 pub const HIDDEN: &str = "***";
-
-/// Where a rule comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// The configuration file; the API cannot change it.
-    File,
-    Api,
-}
-
-impl Origin {
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Api => "api",
-        }
-    }
-}
 
 #[derive(Debug, Clone)]
 pub struct Rule {
@@ -40,7 +23,25 @@ pub struct Rule {
     pub dedupe_seconds: u64,
     /// What makes two notices the same; without it, title and text do.
     pub dedupe_key: Option<Template>,
+    /// Set in a rule that tells nobody, but keeps others from it.
+    pub exclusion: Option<Exclusion>,
     pub origin: Origin,
+}
+
+/// What a matching exclude rule keeps back (SX-12).
+#[derive(Debug, Clone)]
+pub struct Exclusion {
+    /// Recorded with everything that is kept back.
+    pub reason: Template,
+    /// Of these rules only; none: of all.
+    pub rules: Vec<String>,
+}
+
+impl Exclusion {
+    #[must_use]
+    pub fn covers(&self, rule: &str) -> bool {
+        self.rules.is_empty() || self.rules.iter().any(|name| name == rule)
+    }
 }
 
 /// Where a notice goes.
@@ -132,6 +133,14 @@ impl Rule {
         map.insert("name".to_owned(), self.name.clone().into());
         map.insert("enabled".to_owned(), self.enabled.into());
         map.insert("pattern".to_owned(), self.pattern_json.clone().into());
+        if let Some(exclusion) = &self.exclusion {
+            map.insert("exclude".to_owned(), true.into());
+            map.insert("reason".to_owned(), exclusion.reason.source().into());
+            if !exclusion.rules.is_empty() {
+                map.insert("rules".to_owned(), exclusion.rules.clone().into());
+            }
+            return map;
+        }
         map.insert("targets".to_owned(), self.targets.iter().map(|target| target.to_json(show)).collect());
         map.insert("title".to_owned(), self.title.source().into());
         map.insert("text".to_owned(), self.text.source().into());

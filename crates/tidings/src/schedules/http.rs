@@ -159,13 +159,25 @@ async fn put(
     Path(name): Path<String>,
     body: JsonText,
 ) -> Result<impl IntoResponse, Problem> {
+    let (is_new, schedule) = write(&services, &caller, &correlation, &name, &body.object()?).await?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(Json(status, ScheduleView::of(schedule, None, services.clock.now())))
+}
+
+/// Makes or replaces a schedule; says whether it is new, and what it is now.
+pub async fn write(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    name: &str,
+    fields: &Map<String, Value>,
+) -> Result<(bool, Schedule), Problem> {
     let now = services.clock.now();
-    let fields = body.object()?;
-    read::check_name(&name).map_err(|error| Problem::invalid(vec![error]))?;
-    let definition = services.schedules.read(&fields, now).map_err(Problem::invalid)?;
+    read::check_name(name).map_err(|error| Problem::invalid(vec![error]))?;
+    let definition = services.schedules.read(fields, now).map_err(Problem::invalid)?;
     let by = caller.name();
     for _ in 0..TRIES {
-        let before = services.schedules.get(&name).await?;
+        let before = services.schedules.get(name).await?;
         refuse_file(before.as_ref())?;
         let known_at = before.as_ref().and_then(|before| before.definition.at.as_ref());
         let at = definition.at.as_ref().filter(|at| Some(*at) != known_at);
@@ -176,13 +188,12 @@ async fn put(
             return Err(Problem::conflict(format!("there are {MOST} schedules already, and no more are possible")));
         }
         let (schedule, write) =
-            services.schedules.writing(&name, definition.clone(), Origin::Api, &by, before.as_ref(), now)?;
-        let action = Action::new("schedule.put", "schedule", &name).details(json!({ "definition": fields }));
+            services.schedules.writing(name, definition.clone(), Origin::Api, &by, before.as_ref(), now)?;
+        let action = Action::new("schedule.put", "schedule", name).details(json!({ "definition": fields }));
         match services.audit.record_with(&by, &correlation.0, action, vec![write]).await {
             Ok(_) => {
                 services.schedules.notice_change();
-                let status = if before.is_none() { StatusCode::CREATED } else { StatusCode::OK };
-                return Ok(Json(status, ScheduleView::of(schedule, None, now)));
+                return Ok((before.is_none(), schedule));
             }
             // It was just moved on, or somebody else wrote it: look again.
             Err(Error::Conflict { .. }) => {}
@@ -198,13 +209,23 @@ async fn delete(
     correlation: CorrelationId,
     Path(name): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
+    remove(&services, &caller, &correlation, &name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub async fn remove(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    name: &str,
+) -> Result<(), Problem> {
     for _ in 0..TRIES {
-        let schedule = find(&services, &name).await?.ok_or_else(not_found)?;
+        let schedule = find(services, name).await?.ok_or_else(not_found)?;
         refuse_file(Some(&schedule))?;
-        let action = Action::new("schedule.delete", "schedule", &name);
+        let action = Action::new("schedule.delete", "schedule", name);
         let write = services.schedules.deleting(&schedule);
         match services.audit.record_with(&caller.name(), &correlation.0, action, vec![write]).await {
-            Ok(_) => return Ok(StatusCode::NO_CONTENT),
+            Ok(_) => return Ok(()),
             Err(Error::Conflict { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -213,7 +234,7 @@ async fn delete(
 }
 
 /// Whatever cannot be a name is no schedule's.
-async fn find(services: &Services, name: &str) -> Result<Option<Schedule>, Problem> {
+pub async fn find(services: &Services, name: &str) -> Result<Option<Schedule>, Problem> {
     if read::check_name(name).is_err() {
         return Ok(None);
     }
@@ -225,8 +246,5 @@ fn not_found() -> Problem {
 }
 
 fn refuse_file(schedule: Option<&Schedule>) -> Result<(), Problem> {
-    if schedule.is_some_and(|schedule| schedule.origin == Origin::File) {
-        return Err(Problem::conflict("this schedule is in the configuration file; change it there and reload"));
-    }
-    Ok(())
+    schedule.map_or(Ok(()), |schedule| schedule.origin.refuse_file("schedule"))
 }

@@ -21,8 +21,9 @@ use tidings_core::time::Timestamp;
 use tidings_store::{Condition, Error, Query, Store, Write};
 use tokio::sync::Notify;
 
+pub use crate::origin::Origin;
 pub use compose::message_id;
-pub use record::{Definition, Origin, Outcome, Run, Schedule, table};
+pub use record::{Definition, Outcome, Run, Schedule, missed_name, table};
 pub use worker::Status;
 
 use crate::config::schedules::Schedule as Configured;

@@ -9,6 +9,7 @@ use tidings_store::{Change, Condition, Error, Item, Key, KeyKind, Table, Value, 
 
 use super::timing::{Said, Timing};
 use crate::config::schedules::Missed;
+use crate::origin::Origin;
 
 /// Schedules in one partition, and the runs of each in one of its own.
 #[must_use]
@@ -30,23 +31,6 @@ pub fn runs(name: &str) -> String {
 #[must_use]
 pub fn key(name: &str) -> Key {
     Key::with_sort(SCHEDULES, name)
-}
-
-/// Where a schedule comes from, and so where it is changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    File,
-    Api,
-}
-
-impl Origin {
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Api => "api",
-        }
-    }
 }
 
 /// What somebody wants to happen by the clock.
@@ -167,7 +151,7 @@ impl Schedule {
             };
             Some(Self {
                 name: text("id")?,
-                origin: if item.str("origin")? == "file" { Origin::File } else { Origin::Api },
+                origin: Origin::parse(item.str("origin")?)?,
                 definition,
                 anchor: Timestamp::from_millisecond(item.int("anchor")?).ok()?,
                 done_until: at("done_until")?,

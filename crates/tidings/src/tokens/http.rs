@@ -1,19 +1,21 @@
 //! `/tokens`: make, list and revoke.
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{Method, StatusCode};
 use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tidings_core::envelope::{FieldError, check_name};
 use tidings_core::limits::NAME_CHARS;
 use tidings_core::time::{self, Timestamp};
+use uuid::Uuid;
 
 use super::{Caller, NewToken, Scope, Token};
 use crate::app::Services;
 use crate::audit::Action;
-use crate::http::{CorrelationId, Json, JsonText, Problem, Route};
+use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Problem, Route};
 
 const MOST_SCOPES: usize = 20;
 
@@ -87,22 +89,49 @@ async fn create(
     State(services): State<Services>,
     caller: Caller,
     correlation: CorrelationId,
+    seed: Option<Extension<IdempotencySeed>>,
     body: JsonText,
 ) -> Result<impl IntoResponse, Problem> {
-    let new = read_new(&body, caller.name(), services.clock.now())?;
-    let (token, text, write) = services.tokens.make(new);
+    let seed = seed.map(|seed| seed.uuid(0));
+    let (token, text) = make(&services, &caller, &correlation, &body.object()?, seed).await?;
+    Ok(Json(StatusCode::CREATED, CreatedToken { view: token.into(), token: text }))
+}
+
+/// Makes a token; gives it, and its text for the only time. `seed` makes it the same one if the same request comes again.
+pub async fn make(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    fields: &Map<String, Value>,
+    seed: Option<Uuid>,
+) -> Result<(Token, String), Problem> {
+    let now = services.clock.now();
+    let new = read_new(fields, caller.name(), now)?;
+    let (token, text, write) = match seed {
+        Some(id) => {
+            // A token that was made before the key was forgotten is another request's.
+            let known = services.tokens.get(&id.simple().to_string()).await?;
+            let kept = std::time::Duration::from_secs(services.config.retention.idempotency_hours.saturating_mul(3600));
+            let since = now.saturating_sub(kept).unwrap_or(Timestamp::MIN);
+            match known {
+                Some(known) if known.created_at < since => services.tokens.make(new),
+                _ => services.tokens.make_once(id, new),
+            }
+        }
+        None => services.tokens.make(new),
+    };
+    services.tokens.forget(&token.id);
     let scopes: Vec<_> = token.scopes.iter().map(ToString::to_string).collect();
     let action =
         Action::new("token.create", "token", &token.id).details(json!({ "name": token.name, "scopes": scopes }));
     services.audit.record_with(&caller.name(), &correlation.0, action, vec![write]).await?;
-    Ok(Json(StatusCode::CREATED, CreatedToken { view: token.into(), token: text }))
+    Ok((token, text))
 }
 
-fn read_new(body: &JsonText, created_by: String, now: Timestamp) -> Result<NewToken, Problem> {
-    let fields = body.object()?;
+fn read_new(fields: &Map<String, Value>, created_by: String, now: Timestamp) -> Result<NewToken, Problem> {
     let mut errors = Vec::new();
     let mut scopes = Vec::new();
-    match fields.get("scopes").and_then(serde_json::Value::as_array) {
+    match fields.get("scopes").and_then(Value::as_array) {
         Some(list) if (1..=MOST_SCOPES).contains(&list.len()) => {
             for (place, scope) in list.iter().enumerate() {
                 match scope.as_str().ok_or_else(|| "must be a string".to_owned()).and_then(str::parse::<Scope>) {
@@ -114,7 +143,7 @@ fn read_new(body: &JsonText, created_by: String, now: Timestamp) -> Result<NewTo
         _ => errors.push(FieldError::new("scopes", format!("must be a list of 1 to {MOST_SCOPES} scopes"))),
     }
     let name = match fields.get("name") {
-        None | Some(serde_json::Value::Null) => String::new(),
+        None | Some(Value::Null) => String::new(),
         Some(name) => match name.as_str().ok_or_else(|| "must be a string".to_owned()).and_then(|name| {
             check_name(name, NAME_CHARS)?;
             Ok(name.to_owned())
@@ -127,7 +156,7 @@ fn read_new(body: &JsonText, created_by: String, now: Timestamp) -> Result<NewTo
         },
     };
     let expires_at = match fields.get("expires_at") {
-        None | Some(serde_json::Value::Null) => None,
+        None | Some(Value::Null) => None,
         Some(at) => match at.as_str().and_then(|at| at.parse::<Timestamp>().ok()).filter(|at| *at > now) {
             Some(at) => Some(at),
             None => {
@@ -152,10 +181,21 @@ async fn revoke(
     correlation: CorrelationId,
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
-    let token = services.tokens.get(&id).await?.ok_or_else(|| Problem::not_found("there is no such token"))?;
+    withdraw(&services, &caller, &correlation, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Revokes a token, at once.
+pub async fn withdraw(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    id: &str,
+) -> Result<(), Problem> {
+    let token = services.tokens.get(id).await?.ok_or_else(|| Problem::not_found("there is no such token"))?;
     let action = Action::new("token.revoke", "token", &token.id).details(json!({ "name": token.name }));
     let write = services.tokens.revocation(&token.id);
     services.audit.record_with(&caller.name(), &correlation.0, action, vec![write]).await?;
     services.tokens.forget(&token.id);
-    Ok(StatusCode::NO_CONTENT)
+    Ok(())
 }

@@ -14,6 +14,7 @@ use subtle::ConstantTimeEq;
 use tidings_core::ids::IdSource;
 use tidings_core::time::{Clock, Timestamp};
 use tidings_store::{Error, Query, Store, Write};
+use uuid::Uuid;
 
 pub use record::{Token, table};
 pub use scope::{ANY_USER, Scope};
@@ -75,13 +76,34 @@ impl Tokens {
         Ok((same && !expired).then_some(Caller { token }))
     }
 
+    /// The caller that a token of this id is, if it is known and not expired. For those who have shown it before.
+    pub async fn holder(&self, id: &str) -> Result<Option<Caller>, Error> {
+        let token = self.find(id).await?;
+        let now = self.clock.now();
+        Ok(token.filter(|token| token.expires_at.is_none_or(|at| at > now)).map(|token| Caller { token }))
+    }
+
     /// Makes a token; its text is given here and never again. The write is part of a transaction of the caller's.
     pub fn make(&self, new: NewToken) -> (Token, String, Write) {
+        let id = self.ids.uuid(self.clock.now()).simple().to_string();
+        let (token, text) = self.token(id, new);
+        let write = Write::insert(table(), token.to_item());
+        (token, text, write)
+    }
+
+    /// The same for a request that has an idempotency key, and so an id. If it was carried out before and its answer
+    /// lost, nobody has the first text: this one takes its place, and there is still one token.
+    pub fn make_once(&self, id: Uuid, new: NewToken) -> (Token, String, Write) {
+        let (token, text) = self.token(id.simple().to_string(), new);
+        let write = Write::put(table(), token.to_item());
+        (token, text, write)
+    }
+
+    fn token(&self, id: String, new: NewToken) -> (Token, String) {
         let now = self.clock.now();
         let mut secret = [0; SECRET_BYTES];
         self.ids.random(&mut secret);
         let secret = BASE64_URL_SAFE_NO_PAD.encode(secret);
-        let id = self.ids.uuid(now).simple().to_string();
         let text = format!("{PREFIX}{id}_{secret}");
         let token = Token {
             id,
@@ -92,8 +114,7 @@ impl Tokens {
             created_by: new.created_by,
             expires_at: new.expires_at,
         };
-        let write = Write::insert(table(), token.to_item());
-        (token, text, write)
+        (token, text)
     }
 
     /// All tokens, oldest first.

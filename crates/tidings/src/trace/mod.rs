@@ -106,6 +106,7 @@ fn rule_step(item: Item) -> Told {
     let outcome = event.outcome();
     let details = json!({
         "rules": outcome.rules, "no_recipients": outcome.no_recipients, "deduplicated": outcome.deduplicated,
+        "suppressed": outcome.suppressed,
         "fanout": outcome.fanout.map(|fanout| fanout.job),
     });
     Ok(followed(&event, "rule", outcome.totals.rules, &details))

@@ -23,7 +23,7 @@ fn write(directory: &Path, name: &str, text: &str) {
 #[test]
 fn every_command_has_help_with_an_example() {
     let directory = tempdir().unwrap();
-    for command in ["serve", "check-config", "token", "send", "tail", "backup", "restore", "bench"] {
+    for command in ["serve", "check-config", "token", "send", "tail", "map", "backup", "restore", "bench"] {
         let help = run(directory.path(), &[command, "--help"]).expect(0).stdout;
         assert!(help.contains("Example"), "{command}: {help}");
         assert!(help.contains(&format!("tidings {command}")), "{command}: {help}");

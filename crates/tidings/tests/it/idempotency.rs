@@ -123,6 +123,28 @@ async fn a_request_whose_answer_was_lost_acts_once() {
     assert_eq!(server.client().stored().await.len(), 4);
 }
 
+// SX-09: a token whose answer was lost is not made twice, and what the second answer says works.
+#[tokio::test]
+async fn a_token_whose_answer_was_lost_is_made_once() {
+    let (store, clock) = faulty();
+    let server = TestServer::over(store.clone(), clock).await;
+    let tokens = || async { server.client().get("/tokens").await.json()["items"].as_array().unwrap().len() };
+    let body = json!({ "scopes": ["read"] });
+    let before = tokens().await;
+    for (made, lost) in [1, 2].into_iter().enumerate() {
+        store.fail_nth(lost, Fault::ReplyLost);
+        let key = format!("k{lost}");
+        assert!(post(&server.client(), "/tokens", &key, &body).await.status >= 500, "{lost}");
+        let answer = post(&server.client(), "/tokens", &key, &body).await.expect(201).json();
+        assert_eq!(tokens().await, before + made + 1, "{lost}");
+        server.client_with(answer["token"].as_str().unwrap()).get("/events").await.expect(200);
+    }
+    // A key that is forgotten makes a new one, and does not take the place of the old.
+    server.clock.advance(std::time::Duration::from_secs(25 * 3600));
+    post(&server.client(), "/tokens", "k1", &body).await.expect(201);
+    assert_eq!(tokens().await, before + 3);
+}
+
 // SX-09: two at once with one key.
 #[tokio::test]
 async fn a_key_that_is_still_being_worked_on_is_409() {

@@ -4,10 +4,13 @@
 
 #![cfg(test)]
 
+mod alerts;
 mod audit;
 mod auth;
 mod batches;
 mod bodies;
+mod bus;
+mod business;
 mod channels;
 mod cli;
 mod cloudevents;
@@ -19,6 +22,8 @@ mod duplicates;
 mod envelopes;
 mod faults;
 mod idempotency;
+mod inbox;
+mod incidents;
 mod lists;
 mod messages;
 mod observability;
@@ -32,5 +37,7 @@ mod rules;
 mod schedules;
 mod streams;
 mod support;
+mod tickets;
 mod tokens;
 mod traces;
+mod ui;

@@ -49,6 +49,11 @@ fn last_bytes(literal: &str) -> (usize, u64) {
     (width, pack(literal.as_bytes().last_chunk::<WIDTH>().map_or(literal.as_bytes(), |bytes| bytes)))
 }
 
+#[inline]
 pub(super) fn pack(bytes: &[u8]) -> u64 {
+    // The usual width in one step.
+    if let Ok(whole) = <[u8; WIDTH]>::try_from(bytes) {
+        return u64::from_be_bytes(whole);
+    }
     bytes.iter().fold(0, |packed, &byte| (packed << 8) | u64::from(byte))
 }

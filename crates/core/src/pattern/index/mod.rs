@@ -23,7 +23,7 @@ use super::number::Num;
 use super::predicate::{Field, Net, Range, Scalar, Test, lower};
 use super::wildcard::Anchor;
 
-pub(super) use self::guard::Guard;
+pub(super) use self::guard::{Guard, Verdict};
 
 /// A rule's number in its set.
 pub(super) type RuleId = u32;
@@ -32,6 +32,8 @@ pub(super) type RuleId = u32;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Posting {
     pub(super) rule: RuleId,
+    /// The key that calls the rule up and the guard are all that the rule asks.
+    pub(super) whole: bool,
     pub(super) guard: Guard,
 }
 
@@ -127,9 +129,11 @@ fn test_key(test: &Test) -> Key<'_> {
     }
 }
 
-/// Whether a value that calls up a rule under this key thereby satisfies the alternative.
-pub(super) fn proves(key: Key<'_>) -> bool {
-    matches!(key, Key::Text(_) | Key::Number(_) | Key::Null | Key::Yes | Key::No)
+/// Whether a value that calls up a rule under any of this field's keys thereby satisfies the field.
+pub(super) fn proves(field: &Field) -> bool {
+    let exact = |key| matches!(key, Key::Text(_) | Key::Number(_) | Key::Range(_) | Key::Null | Key::Yes | Key::No);
+    let any_will_do = field.present && !field.absent && field.changed.is_none();
+    any_will_do || keys(field).all(exact)
 }
 
 /// How many rules a value that hits this key is likely to call up. Only the order of these numbers matters.
@@ -162,7 +166,7 @@ impl Index {
             Key::FoldedPrefix(text) => self.folded_prefixes.add(text.bytes(), posting),
             Key::FoldedSuffix(text) => self.folded_suffixes.add(text.bytes().rev(), posting),
             Key::Inside(text) => self.grams.add(text, posting),
-            Key::Range(range) => self.ranges.add(range, posting.rule),
+            Key::Range(range) => self.ranges.add(range, posting),
             Key::Net(net) => self.nets.add(net, posting),
             Key::Null | Key::Yes | Key::No | Key::Any | Key::AnyText | Key::Absent | Key::Changed => {
                 if let Some(postings) = self.fixed(key) {

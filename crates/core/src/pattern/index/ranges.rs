@@ -4,12 +4,12 @@
 //! number it holds. A number is looked up once for each bit in use. At such a place all ranges hold the middle, so for
 //! a number below it only the low ends matter and above it only the high ends: what is called up is what holds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
 use super::super::number::Num;
-use super::super::predicate::Range;
+use super::super::predicate::{Bound, Range};
 use super::{Guard, Posting, RuleId};
 
 #[derive(Debug, Clone, Default)]
@@ -22,20 +22,23 @@ pub(super) struct Ranges {
 
 #[derive(Debug, Clone, Default)]
 struct Spot {
-    by_low: BTreeSet<(u64, RuleId)>,
-    by_high: BTreeSet<(u64, RuleId)>,
+    /// With each rule, whether the range is all that it asks.
+    by_low: BTreeMap<(u64, RuleId), bool>,
+    by_high: BTreeMap<(u64, RuleId), bool>,
 }
 
 impl Ranges {
-    pub(super) fn add(&mut self, range: Range, rule: RuleId) {
+    pub(super) fn add(&mut self, range: Range, posting: Posting) {
+        let Posting { rule, whole, guard } = posting;
+        let whole = whole && matches!(guard, Guard::None);
         let (low, high) = ends(range);
         let (free, above) = place(low, high);
         let spot = self.spots.entry((free, above)).or_insert_with(|| {
             *self.sizes.entry(free).or_default() += 1;
             Spot::default()
         });
-        spot.by_low.insert((low, rule));
-        spot.by_high.insert((high, rule));
+        spot.by_low.insert((low, rule), whole);
+        spot.by_high.insert((high, rule), whole);
     }
 
     pub(super) fn remove(&mut self, range: Range, rule: RuleId) {
@@ -63,21 +66,27 @@ impl Ranges {
         let order = number.order();
         for &free in self.sizes.keys() {
             let Some(spot) = self.spots.get(&(free, bits_above(order, free))) else { continue };
-            let mut call = |rule| call(&Posting { rule, guard: Guard::None });
+            let mut call = |(&(_, rule), &whole): (&(u64, RuleId), &bool)| {
+                call(&Posting { rule, whole, guard: Guard::None });
+            };
             // The highest free bit tells which side of the middle the number is on.
             let upper = free > 0 && (order >> (free - 1)) & 1 == 1;
             if upper {
-                spot.by_high.range((order, 0)..).for_each(|(_, rule)| call(*rule));
+                spot.by_high.range((order, 0)..).for_each(&mut call);
             } else {
-                spot.by_low.range(..=(order, RuleId::MAX)).for_each(|(_, rule)| call(*rule));
+                spot.by_low.range(..=(order, RuleId::MAX)).for_each(&mut call);
             }
         }
     }
 }
 
-/// The ends as places in the order of doubles, both taken as included: a lookup may call up too many.
-fn ends(range: Range) -> (u64, u64) {
-    (range.low.map_or(0, |bound| bound.value.order()), range.high.map_or(u64::MAX, |bound| bound.value.order()))
+/// The first and the last place in the order of doubles that a range holds. The ends are small enough to be doubles
+/// themselves, so what is beyond one that is not included begins with the next double.
+pub(super) fn ends(range: Range) -> (u64, u64) {
+    let beyond = |bound: Bound| u64::from(!bound.included);
+    let low = range.low.map_or(0, |low| low.value.order().saturating_add(beyond(low)));
+    let high = range.high.map_or(u64::MAX, |high| high.value.order().saturating_sub(beyond(high)));
+    (low, high)
 }
 
 fn place(low: u64, high: u64) -> (u32, u64) {

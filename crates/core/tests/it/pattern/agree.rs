@@ -80,7 +80,11 @@ fn pattern_text() -> impl Strategy<Value = String> {
         (fields, or).prop_map(|(fields, or)| members(fields, or))
     };
     let node = field.prop_recursive(2, 5, 2, move |inner| object(inner.boxed()));
-    let changed = any::<bool>().prop_map(|changed| format!(r#"[{{"changed":{changed}}}]"#));
+    let from_to = (list(scalar(), 2), list(scalar(), 2));
+    let changed = prop_oneof![
+        any::<bool>().prop_map(|changed| format!(r#"[{{"changed":{changed}}}]"#)),
+        from_to.prop_map(|(from, to)| format!(r#"[{{"changed":{{"from":{from},"to":{to}}}}}]"#)),
+    ];
     prop_oneof![
         8 => object(node.boxed()),
         1 => (select(vec!["a", "b"]), changed).prop_map(|(key, list)| format!(r#"{{"new":{{"{key}":{list}}}}}"#)),

@@ -121,3 +121,55 @@ fn without_an_image() {
     refuse(r#"{"new":{"x":[{"changed":1}]}}"#, "$.new.x[0].changed", "must be true or false, not a number");
     refuse(r#"{"new":{"x":[{"changed":"yes"}]}}"#, "$.new.x[0].changed", "must be true or false");
 }
+
+// SX-11: `changed`, `from`, `to`.
+#[test]
+fn from_and_to() {
+    let fell = r#"{"dynamodb":{"NewImage":{"compliant":{"BOOL":[{"changed":{"from":[true],"to":[false]}}]}}}}"#;
+    let image = |old: &str, new: &str| format!(r#"{{"dynamodb":{{"OldImage":{old},"NewImage":{new}}}}}"#);
+    let (yes, no) = (r#"{"compliant":{"BOOL":true}}"#, r#"{"compliant":{"BOOL":false}}"#);
+    let numbers = |old: &str, new: &str| format!(r#"{{"old":{{"n":{old}}},"new":{{"n":{new}}}}}"#);
+    let rose = r#"{"old":{"n":[{"changed":{"to":[{"numeric":[">",10]}]}}]}}"#;
+    let left = r#"{"new":{"n":[{"changed":{"from":["a",{"prefix":"b"}]}}]}}"#;
+    let came = r#"{"new":{"n":[{"changed":{"from":[{"exists":false}]}}],"m":[1]}}"#;
+    check_all(&[
+        (fell, &image(yes, no), YES),
+        (fell, &image(no, yes), NO),
+        (fell, &image(no, no), NO),
+        (fell, &image(yes, yes), NO),
+        (fell, &image("{}", no), NO),
+        (fell, &image(yes, "{}"), NO),
+        (rose, &numbers("5", "11"), YES),
+        (rose, &numbers("11", "11.0"), NO),
+        (rose, &numbers("12", "11"), YES),
+        (rose, &numbers("11", "5"), NO),
+        (rose, r#"{"new":{"n":11}}"#, YES),
+        (left, &numbers(r#""a""#, "1"), YES),
+        (left, &numbers(r#""bcd""#, r#""b""#), YES),
+        (left, &numbers(r#""c""#, r#""a""#), NO),
+        (left, r#"{"old":{"n":"a"}}"#, YES),
+        (came, r#"{"new":{"n":7,"m":1}}"#, YES),
+        (came, r#"{"old":{"n":6},"new":{"n":7,"m":1}}"#, NO),
+        (came, r#"{"new":{"n":7,"m":2}}"#, NO),
+        (r#"{"$or":[{"new":{"n":[{"changed":{"to":[2]}}]}},{"a":[1]}]}"#, &numbers("1", "2"), YES),
+        (r#"{"$or":[{"new":{"n":[{"changed":{"to":[2]}}]}},{"a":[1]}]}"#, r#"{"a":1}"#, YES),
+        (r#"{"$or":[{"new":{"n":[{"changed":{"to":[2]}}]}},{"a":[1]}]}"#, &numbers("2", "2"), NO),
+    ]);
+}
+
+#[test]
+fn from_and_to_that_are_refused() {
+    for (list, path, reason) in [
+        (r#"[{"changed":{}}]"#, "$.new.n[0].changed", "needs `from`, `to`, or both"),
+        (r#"[{"changed":{"form":[1]}}]"#, "$.new.n[0].changed.form", "is unknown; there are `from` and `to`"),
+        (r#"[{"changed":{"from":1}}]"#, "$.new.n[0].changed.from", "must be an array of values, not a number"),
+        (r#"[{"changed":{"from":[]}}]"#, "$.new.n[0].changed.from", "empty"),
+        (r#"[{"changed":{"to":[1],"to":[2]}}]"#, "$.new.n[0].changed.to", "repeated"),
+        (r#"[{"changed":{"to":[{"prefix":1}]}}]"#, "$.new.n[0].changed.to[0].prefix", "must be a string"),
+        (r#"[1,{"changed":{"to":[2]}}]"#, "$.new.n[1].changed", "must be alone in its list"),
+        (r#"[{"changed":1}]"#, "$.new.n[0].changed", "true or false"),
+    ] {
+        refuse(&format!(r#"{{"new":{{"n":{list}}}}}"#), path, reason);
+    }
+    refuse(r#"{"n":[{"changed":{"to":[2]}}]}"#, "$.n[0].changed", "needs a field under an old or new image");
+}

@@ -22,6 +22,8 @@ const EVENT: &str = concat!(
 const HOLE: &str = "{id}";
 const UUID_SHAPE: &[u8; 36] = b"xxxxxxxx-xxxx-4xxx-8xxx-xxxxxxxxxxxx";
 const PAGE: u32 = 50;
+/// Events in one request, if nothing else is asked for.
+const BATCH: u32 = 100;
 /// Pages that are followed by their cursor before reading starts again at the newest.
 const PAGES_DEEP: u32 = 20;
 
@@ -32,8 +34,9 @@ pub fn ingest(options: &Options) -> Box<dyn Load> {
 
 /// `POST /events` with an array of `options.batch` events.
 pub fn ingest_batch(options: &Options) -> Box<dyn Load> {
-    let events = vec![sample(); options.batch as usize];
-    Box::new(Posting::new(&options.token, options.batch, format!("[{}]", events.join(","))))
+    let batch = options.batch_or(BATCH);
+    let events = vec![sample(); batch as usize];
+    Box::new(Posting::new(&options.token, batch, format!("[{}]", events.join(","))))
 }
 
 /// `GET /events?limit=50`, then the pages that follow it.
@@ -120,19 +123,19 @@ fn accepted(body: &[u8]) -> Option<u64> {
 /// Identifiers in the shape of random UUIDs, made in nanoseconds. They are spread evenly, as the ids of real senders
 /// are, so that no index of the server has it easier than in life.
 #[derive(Debug)]
-struct EventIds {
+pub(super) struct EventIds {
     /// Differs between callers, processes and machines.
     seed: u64,
     count: u64,
 }
 
 impl EventIds {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         // Every RandomState has keys of its own, so the hash of nothing is a random number.
         Self { seed: RandomState::new().build_hasher().finish(), count: 0 }
     }
 
-    fn next(&mut self) -> [u8; 36] {
+    pub(super) fn next(&mut self) -> [u8; 36] {
         self.count += 1;
         let mut nibbles = (u128::from(mix(self.count ^ self.seed)) << 64) | u128::from(self.seed);
         UUID_SHAPE.map(|shape| {
@@ -226,7 +229,7 @@ mod tests {
     use super::*;
 
     fn options(batch: u32) -> Options {
-        Options { batch, rules: 0, token: "secret".into() }
+        Options { batch, rules: 0, entries: 0, token: "secret".into() }
     }
 
     fn body(request: &[u8]) -> serde_json::Value {

@@ -16,6 +16,9 @@ use crate::bench::tally::Tally;
 const EVENTS: usize = 2_000;
 const SEED: u64 = 7;
 
+/// By the number of rules, and of tenants where it is fixed.
+type Known = HashMap<(u32, Option<usize>), Arc<Material>>;
+
 /// Compiled rules and events to hold against them.
 struct Material {
     patterns: Vec<Pattern>,
@@ -23,9 +26,20 @@ struct Material {
     events: Vec<String>,
 }
 
-/// An event's text against all rules through the index.
+/// Tenants among whom the rules of the crowded scenario are divided.
+const TENANTS: usize = 1_000;
+
+/// An event's text against all rules through the index. More rules mean more tenants.
 pub fn indexed(options: &Options, length: Duration) -> Result<Tally, Error> {
-    let material = material(options.rules)?;
+    through_index(&*material(options.rules, None)?, length)
+}
+
+/// The same, but more rules mean more rules for each tenant.
+pub fn crowded(options: &Options, length: Duration) -> Result<Tally, Error> {
+    through_index(&*material(options.rules, Some(TENANTS))?, length)
+}
+
+fn through_index(material: &Material, length: Duration) -> Result<Tally, Error> {
     let mut scratch = Scratch::new();
     Ok(measure(length, &material.events, |event| {
         black_box(material.set.matches(event, &mut scratch).map(|matched| matched.len())).map_err(|e| e.to_string())
@@ -34,7 +48,7 @@ pub fn indexed(options: &Options, length: Duration) -> Result<Tally, Error> {
 
 /// An event read into a tree, then one rule after the other.
 pub fn naive(options: &Options, length: Duration) -> Result<Tally, Error> {
-    let material = material(options.rules)?;
+    let material = material(options.rules, None)?;
     Ok(measure(length, &material.events, |event| {
         let tree = serde_json::from_str(event).map_err(|e| e.to_string())?;
         Ok(black_box(material.patterns.iter().filter(|pattern| pattern.naive_matches(&tree)).count()))
@@ -62,14 +76,18 @@ fn measure(length: Duration, events: &[String], mut each: impl FnMut(&str) -> Re
 }
 
 /// The rules of that number; made once, since every slice asks for them.
-fn material(rules: u32) -> Result<Arc<Material>, Error> {
-    static KNOWN: LazyLock<Mutex<HashMap<u32, Arc<Material>>>> = LazyLock::new(Mutex::default);
+fn material(rules: u32, tenants: Option<usize>) -> Result<Arc<Material>, Error> {
+    static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(material) = known.get(&rules) {
+    if let Some(material) = known.get(&(rules, tenants)) {
         return Ok(Arc::clone(material));
     }
     let count = usize::try_from(rules).unwrap_or(usize::MAX);
-    let mut workload = Workload::new(count, SEED);
+    let workload = Workload::new(count, SEED);
+    let mut workload = match tenants {
+        Some(tenants) => workload.with_tenants(tenants),
+        None => workload,
+    };
     let mut patterns = Vec::with_capacity(count);
     let mut set = RuleSet::new();
     for id in 0..u64::from(rules) {
@@ -79,7 +97,7 @@ fn material(rules: u32) -> Result<Arc<Material>, Error> {
     }
     let events = (0..EVENTS).map(|_| workload.event()).collect();
     let material = Arc::new(Material { patterns, set, events });
-    known.insert(rules, Arc::clone(&material));
+    known.insert((rules, tenants), Arc::clone(&material));
     Ok(material)
 }
 
@@ -89,15 +107,15 @@ mod tests {
 
     #[test]
     fn both_ways_find_the_same_and_are_timed() {
-        let material = material(50).unwrap();
+        let material = material(50, None).unwrap();
         let mut scratch = Scratch::new();
         for event in material.events.iter().take(100) {
             let tree = serde_json::from_str(event).unwrap();
             let naive = material.patterns.iter().filter(|pattern| pattern.naive_matches(&tree)).count();
             assert_eq!(material.set.matches(event, &mut scratch).unwrap().len(), naive);
         }
-        let options = Options { batch: 1, rules: 50, token: String::new() };
-        for run in [indexed, naive] {
+        let options = Options { batch: 1, rules: 50, entries: 0, token: String::new() };
+        for run in [indexed, crowded, naive] {
             let tally = run(&options, Duration::from_millis(20)).unwrap();
             assert!(tally.operations > 0 && tally.errors == 0);
         }

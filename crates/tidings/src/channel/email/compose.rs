@@ -8,6 +8,7 @@ use lettre::message::{Mailbox, Message, MultiPart, SinglePart};
 use tidings_core::time::Timestamp;
 
 use super::super::{Notice, Priority, one_line};
+use crate::outbound::trace;
 
 const MAX_SUBJECT_CHARS: usize = 250;
 
@@ -29,6 +30,7 @@ pub(super) fn compose(notice: &Notice, from: &Mailbox, to: &Mailbox, now: Timest
         // So that out-of-office replies stay at home.
         ("Auto-Submitted", "auto-generated".to_owned()),
         ("X-Correlation-ID", one_line(&notice.correlation_id, 128)),
+        ("Traceparent", trace::parent(&notice.correlation_id, &notice.message_id.to_string())),
         // SES writes a Message-ID of its own.
         ("X-Tidings-Message-ID", notice.message_id.to_string()),
     ] {
@@ -88,7 +90,8 @@ fn links(notice: &Notice) -> impl Iterator<Item = &str> {
     links.filter(|link| link.starts_with("https://") || link.starts_with("http://"))
 }
 
-fn escape(text: &str) -> String {
+/// Text for HTML, in a tag or in an attribute.
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -17,6 +17,7 @@ use lettre::Address;
 use lettre::message::Mailbox;
 use tidings_core::time::Timestamp;
 
+pub(crate) use self::compose::escape;
 pub use self::smtp::{Server as SmtpServer, Tls as SmtpTls};
 use super::{Notice, Outcome};
 use crate::config;
@@ -72,7 +73,7 @@ impl Sender {
             }
             config::email::Transport::Ses => {
                 let credentials =
-                    credentials.ok_or_else(|| SetupError("SES needs AWS_ACCESS_KEY_ID and its secret".to_owned()))?;
+                    credentials.ok_or_else(|| SetupError("SES needs `email.access_key_id` and its secret, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned()))?;
                 Transport::Ses(Box::new(ses::Client::new(config, credentials, outbound).map_err(SetupError)?))
             }
         };

@@ -35,6 +35,17 @@ pub struct Credentials {
 }
 
 impl Credentials {
+    /// Those of the configuration, else those of the variables that every AWS tool reads.
+    #[must_use]
+    pub fn find(config: &Email, variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        match (&config.access_key_id, &config.secret_access_key) {
+            (Some(id), Some(secret)) => {
+                Some(Self { access_key_id: id.clone(), secret_access_key: secret.clone(), session_token: None })
+            }
+            _ => Self::from_variables(variable),
+        }
+    }
+
     /// From the variables every AWS tool reads.
     #[must_use]
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
@@ -58,7 +69,7 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(config: &Email, credentials: Credentials, outbound: Outbound) -> Result<Self, String> {
-        let region = config.region.clone().ok_or("SES needs `email.region`")?;
+        let region = config.region.clone().ok_or("SES needs `email.region`, or AWS_REGION")?;
         let endpoint = config.endpoint.clone().unwrap_or_else(|| format!("https://email.{region}.amazonaws.com"));
         let url = outbound
             .check(&format!("{}{PATH}", endpoint.trim_end_matches('/')))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use tidings_core::time::Timestamp;
@@ -77,7 +77,7 @@ impl Sender {
 
 impl Remote {
     async fn send(&self, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
-        let Some(headers) = self.headers(&notice.correlation_id) else {
+        let Some(headers) = self.headers(notice) else {
             return Outcome::reject("the ntfy token does not fit in a header");
         };
         let body = body(notice, topic);
@@ -88,12 +88,10 @@ impl Remote {
         }
     }
 
-    fn headers(&self, correlation_id: &str) -> Option<HeaderMap> {
+    fn headers(&self, notice: &Notice) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Ok(correlation) = HeaderValue::from_str(correlation_id) {
-            headers.insert(HeaderName::from_static("x-correlation-id"), correlation);
-        }
+        outbound::trace::insert(&mut headers, &notice.correlation_id, &notice.message_id.to_string());
         if let Some(token) = &self.token {
             let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose())).ok()?;
             value.set_sensitive(true);

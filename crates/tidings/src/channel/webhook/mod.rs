@@ -12,7 +12,7 @@ use self::signature::Key;
 use super::answer::{self, Meaning};
 use super::{Notice, Outcome};
 use crate::config::Secret;
-use crate::outbound::{Outbound, Request, origin};
+use crate::outbound::{Outbound, Request, origin, trace};
 
 /// Where to, and what signs it: several secrets while one replaces another; none: unsigned.
 #[derive(Clone, PartialEq, Eq)]
@@ -109,9 +109,7 @@ fn headers(call: &Call<'_>, target: &Target, now: Timestamp) -> Result<HeaderMap
     headers.insert(CONTENT_TYPE, content_type.unwrap_or(HeaderValue::from_static("application/octet-stream")));
     headers.insert(HeaderName::from_static("webhook-id"), value(call.id)?);
     headers.insert(HeaderName::from_static("webhook-timestamp"), HeaderValue::from(now.as_second()));
-    if let Ok(correlation) = HeaderValue::from_str(call.correlation_id) {
-        headers.insert(HeaderName::from_static("x-correlation-id"), correlation);
-    }
+    trace::insert(&mut headers, call.correlation_id, call.id);
     if !target.secrets.is_empty() {
         let keys = target.secrets.iter().map(|secret| Key::parse(secret.expose())).collect::<Result<Vec<_>, _>>();
         let keys = keys.map_err(|_| signature::BAD_SECRET)?;

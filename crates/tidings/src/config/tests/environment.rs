@@ -97,7 +97,7 @@ fn problems_name_their_variable() {
         "TIDINGS__LIMITS__BODY_BYTES: `limits.body_bytes` must be a whole number, 0 or more, not \"lots\"",
         "TIDINGS__LIMITS__CONECTIONS: unknown key `limits.conections`; did you mean `limits.connections`?",
         "TIDINGS__LISTEN__PORT: `listen` must be a string, not a table",
-        "TIDINGS__QUEUES: `queues[0].lockSeconds` must be from 1 to 3600, not 0",
+        "TIDINGS__QUEUES: `queues[0].lockSeconds` must be from 5 to 300, not 0",
         "TIDINGS__RULES__0__NAME: reaches into a list; set the list as a whole: `TIDINGS__RULES=[…]`",
         "tidings__log__level: sets the same key as `TIDINGS__LOG__LEVEL`; keep one of them",
     ];

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{good, variables};
 use crate::config::amqp::SharedKey;
 use crate::config::bus::{PushEndpoint, Queue, Retry, Subscription, SubscriptionRule, Topic};
+use crate::config::delivery::{Override, QuietHours};
 use crate::config::message_types::MessageType;
 use crate::config::monitors::Monitor;
 use crate::config::push::Grant;
@@ -37,10 +38,10 @@ fn the_example_parses_and_equals_the_defaults() {
 fn the_optional_settings_of_the_example_are_valid_too() {
     // The accounts can come from one place only, and the token's file is not here.
     let text = uncommented().replace("\nssm_parameter", "\n#").replace("{ file = \"devops.token\" }", "\"t\"");
-    let env = variables(&[("NTFY_TOKEN", "t"), ("WEBHOOK_SECRET", "s")]);
+    let env = variables(&[("NTFY_TOKEN", "t"), ("WEBHOOK_SECRET", "s"), ("SES_SECRET", "s")]);
     let config = Config::parse(&text, env).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(config.rules[0].targets.len(), 7);
-    assert_eq!(config.queues[0].retry, Retry::default());
+    assert_eq!(config.queues[0].retry, Some(Retry::default()));
     assert_eq!((config.topics.len(), config.schedules.len(), config.monitors.len()), (1, 3, 1));
     assert_eq!((config.message_types.len(), config.sources.len()), (1, 3));
 }
@@ -50,10 +51,12 @@ fn the_example_mentions_every_key() {
     let root = tree::Node::from_toml(&uncommented()).unwrap_or_else(|problems| panic!("{problems:?}"));
     let mut shown = BTreeSet::new();
     paths(&root, &mut shown);
-    // Keys of `amqp.keys` and `push.access` are shown in their comments, since the lists themselves have a default.
+    // Keys of `amqp.keys`, `push.access` and `delivery.overrides` are shown in their comments, since the lists themselves have a default.
     assert!(EXAMPLE.contains("[{ token = \"phone\", topics = [\"ops\", \"alerts-*\"], allow = \"read\" }]"));
+    assert!(EXAMPLE.contains("[{ channel = \"webhook\", max_retries = 8, cap_seconds = 600.0 }, { message_type = "));
     assert!(EXAMPLE.contains("[{ name = \"RootManageSharedAccessKey\", key = "));
-    let missing: Vec<String> = all_keys().into_iter().filter(|key| !shown.contains(key)).collect();
+    let of_list = |key: &str| key.starts_with("delivery.overrides.");
+    let missing: Vec<String> = all_keys().into_iter().filter(|key| !shown.contains(key) && !of_list(key)).collect();
     assert_eq!(
         missing,
         ["amqp.keys.key", "amqp.keys.name", "push.access.allow", "push.access.token", "push.access.topics"]
@@ -88,6 +91,8 @@ fn paths(node: &tree::Node, into: &mut BTreeSet<String>) {
 fn all_keys() -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     add("", &Config::default(), &mut keys);
+    add("delivery.overrides.", &Override::default(), &mut keys);
+    add("quiet_hours.", &QuietHours::default(), &mut keys);
     add("push.access.", &Grant::default(), &mut keys);
     add("amqp.keys.", &SharedKey::default(), &mut keys);
     add("rules.", &Rule::default(), &mut keys);

@@ -49,9 +49,11 @@ fn schedules_run_by_one_clock() {
         r#"[[schedules]]
 name = "none"
 message_type = "reminder"
+payload = { text = "x" }
 [[schedules]]
 name = "two"
 message_type = "reminder"
+payload = { text = "x" }
 every = "15m"
 at = 2027-01-01T00:00:00Z
 [[schedules]]
@@ -62,22 +64,24 @@ name = "cron"
 cron = "0 9 * *"
 timezone = "Mars Olympus"
 message_type = "reminder"
+payload = { text = "x" }
 missed = "never"
 [[schedules]]
 name = "local"
 at = 2027-01-01T00:00:00
 message_type = "reminder"
+payload = { text = "x" }
 "#,
         &[
             "tidings.toml:1: `schedules[0]` needs exactly one of `cron`, `every` and `at`",
-            "tidings.toml:4: `schedules[1]` needs exactly one of `cron`, `every` and `at`",
-            "tidings.toml:9: `schedules[2].message_type` is missing",
-            "tidings.toml:11: `schedules[2].every` must be a duration: `soon` is not a duration; write one like `30d`, \
+            "tidings.toml:5: `schedules[1]` needs exactly one of `cron`, `every` and `at`",
+            "tidings.toml:11: `schedules[2].message_type` is missing",
+            "tidings.toml:13: `schedules[2].every` must be a duration: `soon` is not a duration; write one like `30d`, \
              `12h`, `15m`, `45s` or `1h30m`",
-            "tidings.toml:14: `schedules[3].cron` must have 5 fields, or 6 with seconds, not 4",
-            "tidings.toml:15: `schedules[3].timezone` must be an IANA time zone like \"Europe/Berlin\"",
-            "tidings.toml:17: `schedules[3].missed` must be \"skip\", \"once\" or \"all\", not \"never\"",
-            "tidings.toml:20: `schedules[4].at` must be an instant like \"2027-01-01T08:00:00Z\", not \"2027-01-01T00:00:00\"",
+            "tidings.toml:16: `schedules[3].cron` must have 5 fields, or 6 with seconds, not 4",
+            "tidings.toml:17: `schedules[3].timezone` must be an IANA time zone like \"Europe/Berlin\"",
+            "tidings.toml:20: `schedules[3].missed` must be \"skip\", \"once\" or \"all\", not \"never\"",
+            "tidings.toml:23: `schedules[4].at` must be an instant like \"2027-01-01T08:00:00Z\", not \"2027-01-01T00:00:00\"",
         ],
     );
 }
@@ -95,7 +99,7 @@ retry = { baseSeconds = 10.0, maxSeconds = 5, factor = 0.5 }
 name = "a"
 [[topics.subscriptions]]
 name = "s"
-lockSeconds = 3601
+lockSeconds = 301
 rules = [{ name = "r" }, { name = "r", sql = "1=1", key = "a.#" }]
 push = { url = "x" }
 [[topics.subscriptions]]
@@ -107,7 +111,7 @@ name = "s"
             "tidings.toml:6: `queues[1].retry.maxSeconds` must not be less than `baseSeconds` (10)",
             "tidings.toml:6: `queues[1].retry.factor` must be from 1 to 100, not 0.5",
             "tidings.toml:8: `topics[0].name` is \"a\", which a queue has already",
-            "tidings.toml:11: `topics[0].subscriptions[0].lockSeconds` must be from 1 to 3600, not 3601",
+            "tidings.toml:11: `topics[0].subscriptions[0].lockSeconds` must be from 5 to 300, not 301",
             "tidings.toml:12: `topics[0].subscriptions[0].rules[0]` needs exactly one of `sql`, `correlation`, `pattern` \
              and `key`",
             "tidings.toml:12: `topics[0].subscriptions[0].rules[1]` needs exactly one of `sql`, `correlation`, `pattern` \
@@ -141,6 +145,74 @@ name = "m"
             "tidings.toml:9: `sources[2].kind` must be \"azure-devops\" or \"dynamodb-stream\", not \
              \"dynamodb-streams\"; did you mean \"dynamodb-stream\"?",
             "tidings.toml:10: `message_types[0].schema` is missing; it is the JSON Schema of the payload",
+        ],
+    );
+}
+
+// S002-60: what the API would refuse is refused here.
+#[test]
+fn a_scheduled_payload_fits_its_type() {
+    check(
+        r#"[[schedules]]
+name = "bad"
+every = "15m"
+message_type = "scheduled_hello"
+payload = { priority = "loud" }
+[[schedules]]
+name = "unknown"
+every = "15m"
+message_type = "nonsense"
+[[schedules]]
+name = "own"
+every = "15m"
+message_type = "build"
+payload = { build = 1 }
+[[message_types]]
+name = "build"
+schema = { type = "object", properties = { build = { type = "string" } } }
+"#,
+        &[
+            "tidings.toml:5: `schedules[0].payload` does not fit: `priority` must be min, low, default, high, max (or urgent), \
+             or 1 to 5",
+            "tidings.toml:5: `schedules[0].payload` does not fit: `text` is required",
+            "tidings.toml:9: `schedules[1].message_type` is no known type; known are alert_notification, build, \
+             deployment_notification, manual_notification, reminder, scheduled_hello",
+            "tidings.toml:14: `schedules[2].payload` does not fit: `build` value is not of type \"string\"",
+        ],
+    );
+}
+
+// SX-06, SX-15
+#[test]
+fn overrides_and_quiet_hours_are_judged() {
+    check(
+        r#"[delivery]
+overrides = [{ max_retries = 101 }, { channel = "pigeon", factor = 0.5, fail_on = [42] }, { channel = "ntfy" }, { channel = "ntfy" }]
+[[quiet_hours]]
+name = "night"
+channels = ["ntfy", "owl"]
+start = "22"
+end = "07:00"
+timezone = "Mars"
+[[quiet_hours]]
+name = "none"
+start = "07:00"
+end = "07:00"
+[email]
+access_key_id = "AKIA"
+"#,
+        &[
+            "tidings.toml:2: `delivery.overrides[0]` needs a `channel`, a `message_type` or both",
+            "tidings.toml:2: `delivery.overrides[0].max_retries` must be from 0 to 100, not 101",
+            "tidings.toml:2: `delivery.overrides[1].channel` must be one of email, ntfy, webhook, queue, ticket",
+            "tidings.toml:2: `delivery.overrides[1].factor` must be from 1 to 100, not 0.5",
+            "tidings.toml:2: `delivery.overrides[1].fail_on[0]` must be from 200 to 599, not 42",
+            "tidings.toml:2: `delivery.overrides[3]` is for the same channel and message type as one before it",
+            "tidings.toml:5: `quiet_hours[0].channels[1]` must be one of email, ntfy, webhook, queue, ticket",
+            "tidings.toml:6: `quiet_hours[0].start` must be a time of day like \"22:00\"",
+            "tidings.toml:8: `quiet_hours[0].timezone` must be an IANA time zone like \"Europe/Berlin\"",
+            "tidings.toml:12: `quiet_hours[1].end` is the same as `start`; a whole day is from \"00:00\" to \"24:00\"",
+            "tidings.toml:14: `email.access_key_id` needs `email.secret_access_key` beside it",
         ],
     );
 }

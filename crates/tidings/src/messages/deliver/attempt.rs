@@ -7,12 +7,15 @@ use tidings_core::message::{Action, Input, Status, Verdict};
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Write};
 
+use super::ledger::Ledger;
 use super::senders::{self, Sent};
 use super::targets;
 use crate::app::Services;
 use crate::audit;
 use crate::channel::Outcome;
 use crate::channel::limiter::Health;
+use crate::messages::Message;
+use crate::messages::record::{Lease, to_millis};
 use crate::messages::transition::{Refused, Stored, Transition};
 
 /// Added to the longest attempt: recording its outcome takes time, too.
@@ -42,47 +45,84 @@ impl Looked {
     }
 }
 
-/// Makes the next attempt of a message, if it is due and nobody else is at it.
-pub async fn attempt(services: &Services, owner: &str, message_id: &str) -> Result<Looked, Error> {
-    let messages = &services.messages;
-    let now = services.clock.now();
-    let Some(stored) = messages.get(message_id).await? else { return Ok(Looked::untried(None)) };
-    match stored.message.due_at() {
-        Some(due) if due <= now => {}
-        later => return Ok(Looked::untried(later)),
-    }
-    let Some(taken) = take_up(services, owner, &stored, now).await? else { return Ok(Looked::untried(None)) };
+/// What every attempt of a channel works with.
+pub struct Desk {
+    pub services: Services,
+    /// Whose leases are ours.
+    pub owner: String,
+    pub ledger: Ledger,
+}
+
+/// Makes the next attempt of a message, if it is due and nobody else is at it. `known` is how it was read not long ago.
+pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>) -> Result<Looked, Error> {
+    let (services, messages) = (&desk.services, &desk.services.messages);
+    let mut known = known;
+    // What was known may be outdated; what is read now counts.
+    let taken = loop {
+        let fresh = known.is_none();
+        let stored = match known.take() {
+            Some(stored) => *stored,
+            None => match messages.get(message_id).await? {
+                Some(stored) => stored,
+                None => return Ok(Looked::untried(None)),
+            },
+        };
+        let now = services.clock.now();
+        match stored.message.due_at() {
+            Some(due) if due <= now => {}
+            later => return Ok(Looked::untried(later)),
+        }
+        if let Some((until, hours)) = messages.quiet.until(&stored.message, now) {
+            let put_off = stored.put_off(&messages.table, until, hours, now)?;
+            match desk.ledger.enter(put_off.writes, put_off.tally).await {
+                Ok(()) => return Ok(Looked::untried(Some(until))),
+                Err(Error::Conflict { .. }) if !fresh => continue,
+                Err(Error::Conflict { .. }) => return Ok(Looked::untried(None)),
+                Err(error) => return Err(error),
+            }
+        }
+        match take_up(desk, &stored, now).await? {
+            Some(taken) => break taken,
+            None if fresh => return Ok(Looked::untried(None)),
+            None => {}
+        }
+    };
     if taken.message.delivery.status != Status::Processing {
+        services.metrics.delivery.given_up(&taken.message.channel);
         return Ok(Looked::untried(None));
     }
     let disabled = targets::disabled(&*services.store, &taken.message).await?;
     let (sent, health) = match disabled {
         Some(why) => (Outcome::reject(why).into(), Health::Untried),
         None => {
+            let started = services.clock.monotonic();
             let sent = send(services, &taken).await;
+            let took = services.clock.monotonic().saturating_sub(started);
+            services.metrics.delivery.attempted(&taken.message.channel, &sent.outcome, took);
             let health = sent.outcome.health();
             (sent, health)
         }
     };
-    let due = record(services, &taken, sent).await?;
+    let due = record(desk, &taken, sent).await?;
     Ok(Looked { health, due })
 }
 
 /// The message in our hands, or `None` if somebody else was faster.
-async fn take_up(services: &Services, owner: &str, stored: &Stored, now: Timestamp) -> Result<Option<Stored>, Error> {
+async fn take_up(desk: &Desk, stored: &Stored, now: Timestamp) -> Result<Option<Stored>, Error> {
+    let services = &desk.services;
     let lease = longest(services, stored) + LEASE_SPARE;
     let until = now.saturating_add(lease).unwrap_or(Timestamp::MAX);
     let transition = services.messages.transition(stored, Input::TakenUp, now, |message| {
-        let owner = owner.to_owned();
-        message.lease =
-            Some(crate::messages::record::Lease { owner, until: crate::messages::record::to_millis(until) });
+        let owner = desk.owner.clone();
+        message.put_off_by = None;
+        message.lease = Some(Lease { owner, until: to_millis(until) });
     });
     let transition = match transition {
         Ok(transition) => transition,
         Err(Refused::Conflict(_)) => return Ok(None),
         Err(Refused::Store(error)) => return Err(error),
     };
-    match services.store.transact(transition.writes).await {
+    match desk.ledger.enter(transition.writes, transition.tally).await {
         Ok(()) => Ok(Some(transition.after)),
         Err(error) if error.conflict_on(0).is_some() => Ok(None),
         Err(error) => Err(error),
@@ -105,11 +145,12 @@ async fn send(services: &Services, taken: &Stored) -> Sent {
 /// An e-mail has as many tries as it has recipients.
 fn longest(services: &Services, stored: &Stored) -> Duration {
     let copies = u32::try_from(stored.message.pending_recipients().len()).unwrap_or(u32::MAX).max(1);
-    services.messages.policy.timeout.saturating_mul(copies).min(LONGEST)
+    services.messages.policy_of(&stored.message).timeout.saturating_mul(copies).min(LONGEST)
 }
 
 /// Stores what came of an attempt; gives the moment of the next one.
-async fn record(services: &Services, taken: &Stored, sent: Sent) -> Result<Option<Timestamp>, Error> {
+async fn record(desk: &Desk, taken: &Stored, sent: Sent) -> Result<Option<Timestamp>, Error> {
+    let services = &desk.services;
     let gone = match &sent.outcome {
         Outcome::Reject { disable_target: true, error, .. } => Some(error.clone()),
         _ => None,
@@ -124,18 +165,26 @@ async fn record(services: &Services, taken: &Stored, sent: Sent) -> Result<Optio
             message.lease = None;
             message.recipients.clone_from(&sent.recipients);
         });
-        let Transition { writes, actions, .. } = match transition {
+        let Transition { writes, tally, actions, after } = match transition {
             Ok(transition) => transition,
             Err(Refused::Conflict(_)) => return Ok(None),
             Err(Refused::Store(error)) => return Err(error),
         };
         let due = actions.iter().find_map(|action| if let Action::RetryAt(at) = action { Some(*at) } else { None });
         let stored = match &gone {
-            Some(reason) => disable(services, taken, reason, writes, now).await,
-            None => services.store.transact(writes).await,
+            Some(reason) => {
+                let writes = writes.into_iter().chain(tally.writes()).collect();
+                disable(services, taken, reason, writes, now).await
+            }
+            None => desk.ledger.enter(writes, tally).await,
         };
         match stored {
-            Ok(()) => return Ok(due),
+            Ok(()) => {
+                count(services, &after.message);
+                services.metrics.delivery.recorded(&after.message, services.clock.now());
+                services.messages.recorded.send_modify(|count| *count += 1);
+                return Ok(due);
+            }
             // Our lease ran out and somebody else has it: the outcome is theirs to find.
             Err(Error::Conflict { .. }) => return Ok(None),
             Err(error @ (Error::Throttled(_) | Error::Full(_))) if again < RECORD_TRIES => {
@@ -146,6 +195,19 @@ async fn record(services: &Services, taken: &Stored, sent: Sent) -> Result<Optio
         }
     }
     Ok(None)
+}
+
+/// Counts a message that has ended, and how long it took from the moment it was to go.
+fn count(services: &Services, message: &Message) {
+    match message.delivery.status {
+        Status::Completed => {
+            let ended = message.processing_completed_at.unwrap_or(message.updated_date);
+            let took = ended.duration_since(message.deliver_at);
+            services.metrics.tally.completed(took.try_into().unwrap_or_default());
+        }
+        Status::Failed => services.metrics.tally.failed(),
+        Status::Created | Status::Queued | Status::Processing => {}
+    }
 }
 
 /// The other side asks not to be called again: what came of the message, the disabled target and the audit log's entry

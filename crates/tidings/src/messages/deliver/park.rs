@@ -2,12 +2,18 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
+use std::time::Duration;
+
+use tidings_core::message::{Input, Status};
 use tidings_core::time::Timestamp;
 use tidings_store::{Change, Condition, Error, Store, Table, Write};
 
 use super::lane::Lane;
 use super::{Stub, targets};
+use crate::app::Services;
+use crate::messages::counters::Tally;
 use crate::messages::record;
+use crate::messages::transition::Stored;
 
 /// Of one destination in memory.
 const READ_AHEAD: usize = 16;
@@ -50,21 +56,23 @@ impl Parked {
         Ok(())
     }
 
-    /// Moves messages to the partition of their destination. One that changed meanwhile stays where it is.
-    pub async fn park(&mut self, store: &dyn Store, table: &Table, stubs: &[Stub]) -> Result<(), Error> {
+    /// Moves messages to the partition of their destination, where they are `queued`. One that changed meanwhile stays
+    /// where it is.
+    pub async fn park(&mut self, services: &Services, stubs: &[Stub]) -> Result<(), Error> {
+        let store = &*services.store;
         let mut by_destination: BTreeMap<&str, Vec<&Stub>> = BTreeMap::new();
         for stub in stubs {
             by_destination.entry(&stub.destination).or_default().push(stub);
         }
         for (destination, stubs) in by_destination {
             for stubs in stubs.chunks(MOVED_AT_ONCE) {
-                match store.transact(self.moves(table, destination, stubs)).await {
+                match store.transact(self.moves(services, destination, stubs)).await {
                     Ok(()) => {}
                     Err(Error::Conflict { failed }) => {
                         let stale: HashSet<usize> = failed.iter().map(|failed| failed.write).collect();
                         let fresh = stubs.iter().enumerate().filter(|(place, _)| !stale.contains(&(place + 1)));
                         let fresh: Vec<&Stub> = fresh.map(|(_, stub)| *stub).collect();
-                        match store.transact(self.moves(table, destination, &fresh)).await {
+                        match store.transact(self.moves(services, destination, &fresh)).await {
                             Ok(()) | Err(Error::Conflict { .. }) => {}
                             Err(error) => return Err(error),
                         }
@@ -90,8 +98,9 @@ impl Parked {
         let parked = self.open(destination);
         while parked.ready.is_empty() {
             let (items, end) = parked.lane.read(store, table, now, READ_AHEAD).await?;
-            for item in &items {
-                let stub = Stub::of(item)?;
+            for item in items {
+                // There may be many destinations: what waits here is known by its id alone.
+                let stub = Stub { stored: None, ..Stub::of(Stored::read(item)?, Duration::ZERO) };
                 if held.insert(stub.message_id.clone()) {
                     parked.ready.push_back(stub);
                 }
@@ -124,17 +133,21 @@ impl Parked {
         Ok(())
     }
 
-    fn moves(&self, table: &Table, destination: &str, stubs: &[&Stub]) -> Vec<Write> {
+    fn moves(&self, services: &Services, destination: &str, stubs: &[&Stub]) -> Vec<Write> {
         let part = targets::parked_part(self.channel, destination);
+        let mut tally = Tally::default();
         let mut writes = vec![targets::note_parked(self.channel, destination)];
-        writes.extend(stubs.iter().map(|stub| {
-            let changes = vec![Change::Set("due".into(), part.as_str().into()), Change::Add("revision".into(), 1)];
+        for stub in stubs {
+            let mut changes = vec![Change::Set("due".into(), part.as_str().into())];
+            changes.extend(queueing(services, stub, &mut tally));
             let unchanged = Condition::All(vec![
                 Condition::Equals("revision".into(), stub.revision.into()),
                 Condition::HasAttribute("due".into()),
             ]);
-            Write::update(table, record::key(&stub.message_id), changes).when(unchanged)
-        }));
+            let table = &services.messages.table;
+            writes.push(Write::update(table, record::key(&stub.message_id), changes).when(unchanged));
+        }
+        writes.extend(tally.writes());
         writes
     }
 
@@ -144,5 +157,18 @@ impl Parked {
             lane: Lane::new(targets::parked_part(channel, destination)),
             ready: VecDeque::new(),
         })
+    }
+}
+
+/// The changes that make a message `queued`, if it is not yet; a new revision in any case.
+fn queueing(services: &Services, stub: &Stub, tally: &mut Tally) -> Vec<Change> {
+    let stored = stub.stored.as_deref().filter(|stored| stored.message.delivery.status == Status::Created);
+    let queued = stored
+        .and_then(|stored| services.messages.transition(stored, Input::Queued, services.clock.now(), |_| {}).ok());
+    let Some(mut queued) = queued else { return vec![Change::Add("revision".into(), 1)] };
+    tally.merge(queued.tally);
+    match queued.writes.first_mut() {
+        Some(Write::Update { changes, .. }) => std::mem::take(changes),
+        _ => Vec::new(),
     }
 }

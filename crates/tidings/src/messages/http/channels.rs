@@ -7,6 +7,7 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use tidings_core::envelope::FieldError;
 use tidings_core::time::Timestamp;
 use tidings_store::Error;
 
@@ -14,8 +15,14 @@ use crate::app::Services;
 use crate::audit::Action;
 use crate::channel::{Notice, Outcome, Priority, webhook};
 use crate::config::Secret;
-use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, paging};
+use crate::http::paging::Asked;
+use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route};
+use crate::inbox::record as inbox;
+use crate::messages::dead::edit::read_target;
 use crate::messages::deliver::targets;
+use crate::messages::record::CHANNELS;
+use crate::messages::{Message, NewMessage};
+use crate::rules::notice::is_user;
 use crate::tokens::{Caller, Scope};
 
 /// Recipients of one test.
@@ -24,10 +31,15 @@ const MOST_RECIPIENTS: usize = 10;
 #[must_use]
 pub fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::POST, "/channels/{name}/test", "Send a test notice over email, ntfy or webhook", test)
-            .scopes(&[Scope::Operate])
-            .body::<TestBody>()
-            .answer::<TestAnswer>(200, "What the other side answered, whether it took it or not"),
+        Route::new(
+            Method::POST,
+            "/channels/{name}/test",
+            "Send a test notice over inbox, email, ntfy, webhook, queue or ticket",
+            test,
+        )
+        .scopes(&[Scope::Operate])
+        .body::<TestBody>()
+        .answer::<TestAnswer>(200, "What the other side answered, whether it took it or not"),
         Route::new(Method::GET, "/channels/webhook/disabled", "Webhook targets that are not called any more", disabled)
             .scopes(&[Scope::Read])
             .params(&[Param("limit", "1 to 100, default 50"), Param("cursor", "Where the page before ended")])
@@ -50,6 +62,12 @@ struct TestBody {
     url: Option<String>,
     /// webhook: signs the call.
     secret: Option<String>,
+    /// inbox
+    user: Option<String>,
+    /// queue
+    entity: Option<String>,
+    /// ticket
+    caller: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -94,6 +112,7 @@ struct DisabledTarget {
 
 async fn test(
     State(services): State<Services>,
+    caller: Caller,
     correlation: CorrelationId,
     Path(name): Path<String>,
     body: JsonText,
@@ -127,13 +146,82 @@ async fn test(
             let target = webhook::Target { url, secrets };
             TestAnswer::of(&name, services.senders.call(&notice, &target, now).await)
         }
+        "inbox" => {
+            let user = text(&fields, "user")?.ok_or_else(|| Problem::invalid_field("user", "is required"))?;
+            inbox_entry(&services, user, &notice, now).await?
+        }
+        "queue" | "ticket" => {
+            let (target, _) = read_target(&name, &fields).map_err(bare)?;
+            let sent = services.senders.send(&message(&services, &name, target, &notice, now), now).await;
+            TestAnswer::of(&name, sent.outcome)
+        }
         _ => {
-            return Err(Problem::not_found(
-                "there is no such channel; those that can be tested are email, ntfy and webhook",
-            ));
+            return Err(Problem::not_found(format!(
+                "there is no such channel; those that can be tested are inbox, {}",
+                CHANNELS.join(", ")
+            )));
         }
     };
+    let action = Action::new("channel.test", "channel", &name)
+        .details(json!({ "delivered": answer.delivered, "detail": answer.detail }));
+    services.audit.record_with(&caller.name(), &correlation.0, action, Vec::new()).await?;
     Ok(Json(StatusCode::OK, answer))
+}
+
+/// In a body that is the target itself, fields have no `target` before them.
+fn bare(errors: Vec<FieldError>) -> Problem {
+    let bare = |error: FieldError| {
+        let field = error.field.strip_prefix("target.").unwrap_or(&error.field).to_owned();
+        FieldError::new(field, error.message)
+    };
+    Problem::invalid(errors.into_iter().map(bare).collect())
+}
+
+/// An entry in a user's inbox, which has no other side that could refuse it.
+async fn inbox_entry(services: &Services, user: &str, notice: &Notice, now: Timestamp) -> Result<TestAnswer, Problem> {
+    if !is_user(user) {
+        return Err(Problem::invalid_field("user", "is no name of a user"));
+    }
+    let id = notice.message_id.to_string();
+    let days = i64::try_from(services.config.retention.notifications_days).unwrap_or(i64::MAX);
+    let entry = inbox::Entry {
+        user: user.to_owned(),
+        time: inbox::time_of(now, &id, None),
+        kind: inbox::Kind::Notice,
+        status: inbox::Status::Unread,
+        title: notice.title.clone(),
+        text: notice.text.clone(),
+        about: inbox::About::default(),
+        event_id: id.clone(),
+        rule: "test".to_owned(),
+        correlation_id: notice.correlation_id.clone(),
+        created_at: now,
+        read_at: None,
+        ttl: now.as_second().saturating_add(days.saturating_mul(86_400)),
+    };
+    services.store.transact(Vec::from(entry.writes()?)).await?;
+    Ok(TestAnswer::of("inbox", Outcome::Delivered { id: Some(id), detail: format!("it is in the inbox of {user}") }))
+}
+
+/// A message that is sent once and not kept.
+fn message(services: &Services, channel: &str, target: Map<String, Value>, notice: &Notice, now: Timestamp) -> Message {
+    let payload = json!({ "title": notice.title, "text": notice.text });
+    let new = NewMessage {
+        message_id: notice.message_id,
+        created_by: "test".to_owned(),
+        stage: services.messages.stage(),
+        message_type: "test",
+        payload: payload.as_object().cloned().unwrap_or_default(),
+        correlation_id: &notice.correlation_id,
+        channel,
+        target,
+        secret: None,
+        event_id: None,
+        rule: None,
+        deliver_at: None,
+        keep_seconds: services.messages.keep_seconds(),
+    };
+    Message::new(new, now)
 }
 
 fn notice(services: &Services, correlation_id: &str, now: Timestamp) -> Notice {
@@ -192,14 +280,10 @@ impl TestAnswer {
 async fn disabled(
     State(services): State<Services>,
     caller: Caller,
-    mut params: Params,
+    params: Params,
 ) -> Result<impl IntoResponse, Problem> {
-    let limit = params.number("limit", 1..=100, 50);
-    let cursor = params.text("cursor").map(ToOwned::to_owned);
-    params.finish()?;
-    let context = paging::context(&caller, "/channels/webhook/disabled", &());
-    let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
-    let (found, next) = targets::list(&*services.store, limit, after).await?;
+    let mut asked = Asked::read(&services.sealer, &caller, "/channels/webhook/disabled", &(), params)?;
+    let (found, next) = targets::list(&*services.store, asked.limit, asked.after.take()).await?;
     let items = found.iter().map(|item| {
         let text = |name: &str| item.str(name).unwrap_or_default().to_owned();
         DisabledTarget {
@@ -210,7 +294,7 @@ async fn disabled(
             message_id: text("message_id"),
         }
     });
-    let cursor = paging::seal(&services.sealer, &context, next.as_ref());
+    let cursor = asked.cursor(&services.sealer, next.as_ref());
     Ok(Json(StatusCode::OK, DisabledList { items: items.collect(), cursor }))
 }
 

@@ -1,7 +1,7 @@
 //! `/api/messages`, `/api/metrics` and `/api/message-types`; `dead` has the dead letters, `channels` the test notices.
 
 mod channels;
-mod dead;
+pub mod dead;
 mod read;
 mod view;
 
@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
 use tidings_core::message::{Input, Status};
+use tidings_core::time::Timestamp;
 use tidings_store::Error;
 use uuid::Uuid;
 
@@ -25,9 +26,8 @@ use super::{Message, Messages, Origin, counters};
 use crate::app::Services;
 use crate::audit::Action;
 use crate::events::http::name_param;
-use crate::http::{
-    CorrelationId, End, IdempotencySeed, Json, JsonText, Param, Params, Problem, RequestIds, Route, paging,
-};
+use crate::http::paging::Asked;
+use crate::http::{CorrelationId, End, IdempotencySeed, Json, JsonText, Param, Params, Problem, RequestIds, Route};
 use crate::tokens::{Caller, Scope};
 
 const MOST_CREATED: usize = 25;
@@ -80,6 +80,10 @@ pub fn routes() -> Vec<Route> {
             .scopes(&[Scope::Operate])
             .answer::<MessageView>(200, "The message, failed as cancelled")
             .answer_empty(409, "It is being sent at this moment, or final"),
+        Route::new(Method::POST, "/api/messages/cancel", "Do not send the messages of a key", cancel_by_key)
+            .scopes(&[Scope::Operate])
+            .body::<CancelBody>()
+            .answer::<CancelAnswer>(200, "What became of each message of the key"),
         Route::new(Method::GET, "/api/metrics", "Messages by state, and how the last 24 hours went", metrics)
             .scopes(&[Scope::Read])
             .params(&[Param("stage", "dev, stage or prod; default the installation's")])
@@ -105,6 +109,22 @@ struct NewMessageBody {
     stage: Option<String>,
     /// Not before this time.
     deliver_at: Option<String>,
+    /// By which it can be cancelled, with all others of the same key: 1 to 128 characters.
+    key: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
+struct CancelBody {
+    key: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct CancelAnswer {
+    /// Those that are not sent any more.
+    cancelled: Vec<String>,
+    /// Those that cannot be called back: sent, failed, or on their way this very moment.
+    too_late: Vec<String>,
 }
 
 #[derive(JsonSchema)]
@@ -204,13 +224,40 @@ async fn create(
     seed: Seed,
     body: JsonText,
 ) -> Result<Response, Problem> {
-    let request = read::request(&body.object()?).map_err(Problem::invalid)?;
+    let fields = body.object()?;
     let created_by = created_by(&caller);
     let origin = Origin { created_by: &created_by, correlation_id: &correlation.0 };
     let id = request_ids(&services, seed).uuid(0);
-    let message = services.messages.compose(request, origin, id, services.clock.now()).map_err(Problem::invalid)?;
+    let message = compose(&services, &fields, origin, id, services.clock.now()).map_err(Problem::invalid)?;
     let made = services.messages.create(vec![message]).await?;
     made.into_iter().next().map(created).ok_or_else(|| Problem::bad_request("no message was made"))
+}
+
+/// The message that a body asks for; every field that is wrong.
+fn compose(
+    services: &Services,
+    fields: &Map<String, Value>,
+    origin: Origin<'_>,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<Message, Vec<FieldError>> {
+    let key = read::cancel_key(fields);
+    let composed = match read::request(fields) {
+        Ok(request) => services.messages.compose(request, origin, id, now),
+        // What is wrong with one field does not keep another's mistakes back.
+        Err(mut errors) => {
+            let payload = fields.get("payload").and_then(Value::as_object);
+            if let Some(name) = fields.get("message_type").and_then(Value::as_str).filter(|name| !name.is_empty()) {
+                let more = services.messages.types.check(name, payload.unwrap_or(&Map::new()));
+                errors.extend(more.into_iter().filter(|error| payload.is_some() || error.field == "message_type"));
+            }
+            Err(errors)
+        }
+    };
+    match (composed, key) {
+        (Ok(message), Ok(cancel_key)) => Ok(Message { cancel_key, ..message }),
+        (composed, key) => Err(composed.err().into_iter().flatten().chain(key.err()).collect()),
+    }
 }
 
 fn created(message: Message) -> Response {
@@ -238,7 +285,7 @@ async fn create_batch(
         .enumerate()
         .map(|(place, entry)| {
             let fields = entry.as_object().ok_or_else(|| vec![FieldError::new("", "must be an object")])?;
-            services.messages.compose(read::request(fields)?, origin, ids.uuid(place), now)
+            compose(&services, fields, origin, ids.uuid(place), now)
         })
         .collect();
     let good = composed.iter().filter_map(|entry| entry.as_ref().ok()).cloned().collect::<Vec<_>>();
@@ -323,14 +370,11 @@ async fn page(
     if from.zip(to).is_some_and(|(from, to)| from > to) {
         params.refuse("from", "must not be after `to`");
     }
-    let limit = params.number("limit", 1..=100, 50);
-    let cursor = params.text("cursor").map(ToOwned::to_owned);
-    params.finish()?;
     let filter = Filter { stage, status, message_type, from, to };
-    let context = paging::context(&caller, "/api/messages", &filter);
-    let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
+    let mut asked = Asked::read(&services.sealer, &caller, "/api/messages", &filter, params)?;
+    let (limit, after) = (asked.limit, asked.after.take());
     let (found, next) = list::page(&*services.store, &services.messages.table, &filter, limit, after).await?;
-    let cursor = paging::seal(&services.sealer, &context, next.as_ref());
+    let cursor = asked.cursor(&services.sealer, next.as_ref());
     Ok(Json(StatusCode::OK, MessageList { items: found.into_iter().map(MessageView::from).collect(), cursor }))
 }
 
@@ -341,14 +385,25 @@ async fn retry(
     seed: Seed,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let failed = services.messages.get(&id).await?.ok_or_else(unknown)?.message;
+    let new_id: Uuid = request_ids(&services, seed).uuid(0);
+    Ok(created(send_again(&services, &caller, &correlation, &id, new_id).await?))
+}
+
+/// Sends a failed message again as a new one of that id; gives the new one.
+pub async fn send_again(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    id: &str,
+    new_id: Uuid,
+) -> Result<Message, Problem> {
+    let failed = services.messages.get(id).await?.ok_or_else(unknown)?.message;
     let status = failed.delivery.status;
     if status != Status::Failed {
         let detail = format!("only a failed message can be sent again; this one is {}", status.as_str());
         return Err(Problem::conflict(detail));
     }
-    let new_id: Uuid = request_ids(&services, seed).uuid(0);
-    let again = services.messages.again(&failed, created_by(&caller), new_id, services.clock.now());
+    let again = services.messages.again(&failed, created_by(caller), new_id, services.clock.now());
     let action = Action::new("message.retry", "message", &failed.message_id)
         .details(serde_json::json!({ "message_id": again.message_id }));
     let writes = services.messages.creation(std::slice::from_ref(&again))?;
@@ -359,7 +414,7 @@ async fn retry(
         Err(error) => return Err(error.into()),
     }
     let made = services.messages.get(&again.message_id).await?;
-    Ok(created(made.map_or(again, |made| made.message)))
+    Ok(made.map_or(again, |made| made.message))
 }
 
 async fn cancel(
@@ -368,18 +423,65 @@ async fn cancel(
     correlation: CorrelationId,
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
-    let stored = services.messages.get(&id).await?.ok_or_else(unknown)?;
+    Ok(Json(StatusCode::OK, MessageView::from(call_off(&services, &caller, &correlation, &id).await?)))
+}
+
+/// Does not send a message; gives it as it is then.
+pub async fn call_off(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    id: &str,
+) -> Result<Message, Problem> {
+    let stored = services.messages.get(id).await?.ok_or_else(unknown)?;
     let transition = services.messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {});
     let transition = transition.map_err(|refused| match refused {
         Refused::Conflict(conflict) => Problem::conflict(conflict.to_string()),
         Refused::Store(error) => error.into(),
     })?;
-    let action = Action::new("message.cancel", "message", &id);
-    match services.audit.record_with(&caller.name(), &correlation.0, action, transition.writes).await {
-        Ok(_) => Ok(Json(StatusCode::OK, MessageView::from(transition.after.message))),
+    let action = Action::new("message.cancel", "message", id);
+    match services.audit.record_with(&caller.name(), &correlation.0, action, transition.all_writes()).await {
+        Ok(_) => {
+            services.metrics.tally.failed();
+            Ok(transition.after.message)
+        }
         Err(Error::Conflict { .. }) => Err(Problem::conflict("the message has just changed; look at it again")),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Cancels what waits under a key, each message on its own (SX-16).
+async fn cancel_by_key(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    body: JsonText,
+) -> Result<impl IntoResponse, Problem> {
+    let key = read::cancel_key(&body.object()?).map_err(|error| Problem::invalid(vec![error]))?;
+    let key = key.ok_or_else(|| Problem::invalid_field("key", "is required"))?;
+    let messages = &services.messages;
+    let mut answer = CancelAnswer { cancelled: Vec::new(), too_late: Vec::new() };
+    for stored in messages.of_key(&key).await? {
+        let id = stored.message.message_id.clone();
+        let cancelled = match messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {}) {
+            Ok(transition) => {
+                let action = Action::new("message.cancel", "message", &id).details(serde_json::json!({ "key": key }));
+                let writes = transition.all_writes();
+                match services.audit.record_with(&caller.name(), &correlation.0, action, writes).await {
+                    Ok(_) => true,
+                    Err(Error::Conflict { .. }) => false,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Err(Refused::Conflict(_)) => false,
+            Err(Refused::Store(error)) => return Err(error.into()),
+        };
+        if cancelled { answer.cancelled.push(id) } else { answer.too_late.push(id) }
+    }
+    if answer.cancelled.is_empty() && answer.too_late.is_empty() {
+        return Err(Problem::not_found("there is no message of this key, or it has expired"));
+    }
+    Ok(Json(StatusCode::OK, answer))
 }
 
 async fn metrics(State(services): State<Services>, mut params: Params) -> Result<impl IntoResponse, Problem> {

@@ -8,6 +8,9 @@ use tidings_core::time::Timestamp;
 use crate::http::{JsonText, Problem};
 use crate::messages::Request;
 
+/// Of a key by which messages can be cancelled.
+pub const KEY_CHARS: usize = 128;
+
 /// A message to make.
 pub fn request(fields: &Map<String, Value>) -> Result<Request, Vec<FieldError>> {
     let mut errors = Vec::new();
@@ -37,6 +40,18 @@ pub fn request(fields: &Map<String, Value>) -> Result<Request, Vec<FieldError>> 
         },
     };
     if errors.is_empty() { Ok(Request { message_type, payload, stage, deliver_at }) } else { Err(errors) }
+}
+
+/// The key by which a message may be cancelled (SX-16).
+pub fn cancel_key(fields: &Map<String, Value>) -> Result<Option<String>, FieldError> {
+    match fields.get("key") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(key)) => match check_name(key, KEY_CHARS) {
+            Ok(()) => Ok(Some(key.clone())),
+            Err(why) => Err(FieldError::new("key", why)),
+        },
+        Some(_) => Err(FieldError::new("key", "must be a string")),
+    }
 }
 
 /// S002-05

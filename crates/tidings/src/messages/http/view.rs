@@ -47,6 +47,15 @@ pub struct MessageView {
     next_attempt_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_of: Option<String>,
+    /// When it was put in line for a worker; one that is taken up at once has the time of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queued_at: Option<String>,
+    /// By which it can be cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// The quiet hours for which it was put off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    put_off_by: Option<String>,
     #[schemars(with = "Vec<Value>")]
     attempts: Vec<Attempt>,
     /// E-mail: what became of each copy that is decided.
@@ -84,6 +93,9 @@ impl From<Message> for MessageView {
             deliver_at: (message.deliver_at > message.created_date).then(|| iso_millis(message.deliver_at)),
             next_attempt_at: text(due),
             retry_of: message.retry_of,
+            queued_at: text(message.queued_at),
+            key: message.cancel_key,
+            put_off_by: message.put_off_by,
             attempts: delivery.attempts,
             recipients: message.recipients,
         }
@@ -91,7 +103,7 @@ impl From<Message> for MessageView {
 }
 
 /// The path of many a webhook's URL is its password: only where it leads is shown.
-fn shown(mut target: Map<String, Value>) -> Map<String, Value> {
+pub(super) fn shown(mut target: Map<String, Value>) -> Map<String, Value> {
     if let Some(url) = target.get_mut("url") {
         let parsed = url.as_str().and_then(|url| reqwest::Url::parse(url).ok());
         *url = parsed.map_or(Value::Null, |url| match url.path() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use tidings::messages::deliver::Deliverer;
 
-use super::{answering, deliver, hello, id_of, look, make, published, seconds, server_with};
+use super::{answering, becomes, deliver, hello, id_of, look, make, published, seconds, server_with};
 use crate::channels::http_server::{Reply, Server};
 
 fn outcomes(message: &Value) -> Vec<&str> {
@@ -30,7 +30,10 @@ async fn a_message_is_published_and_completed() {
     let asked: Value = serde_json::from_slice(&sink.asked()[0].body).unwrap();
     assert_eq!((&asked["topic"], &asked["title"], &asked["priority"]), (&json!("ops"), &json!("T"), &json!(5)));
     assert_eq!(asked["click"], "https://example.com");
-    assert_eq!(sink.asked()[0].headers["x-correlation-id"], made["correlation_id"].as_str().unwrap());
+    let correlation = made["correlation_id"].as_str().unwrap();
+    assert_eq!(sink.asked()[0].headers["x-correlation-id"], correlation);
+    // S002-15: the trace goes on.
+    assert!(sink.asked()[0].headers["traceparent"].starts_with(&format!("00-{}-", correlation.replace('-', ""))));
     deliver(&server.services, "ntfy").await;
     assert_eq!(sink.asked().len(), 1, "once");
 }
@@ -157,8 +160,6 @@ async fn a_running_server_delivers_what_is_made() {
     })
     .await;
     let made = make(&server.client(), &hello()).await;
-    while look(&server.client(), &made).await["status"] != "completed" {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    becomes(&server.services, &id_of(&made), "completed").await;
     assert_eq!(sink.asked().len(), 1);
 }

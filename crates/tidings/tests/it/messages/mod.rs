@@ -5,6 +5,8 @@ mod crashes;
 mod delivery;
 mod destinations;
 mod email;
+mod letters;
+mod life;
 mod lists;
 mod metrics;
 mod ways;
@@ -103,6 +105,21 @@ pub async fn store(services: &Services, channel: &str, target: Value) -> Message
 
 pub async fn status_of(services: &Services, message: &Message) -> &'static str {
     services.messages.get(&message.message_id).await.unwrap().unwrap().message.delivery.status.as_str()
+}
+
+/// Waits until a message has this status.
+pub async fn becomes(services: &Services, message_id: &str, status: &str) {
+    let mut recorded = services.messages.recorded.subscribe();
+    let reached = async {
+        loop {
+            let stored = services.messages.get(message_id).await.unwrap().unwrap();
+            if stored.message.delivery.status.as_str() == status {
+                return;
+            }
+            recorded.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), reached).await.expect("it becomes so in time");
 }
 
 pub fn time_of(value: &Value) -> Timestamp {

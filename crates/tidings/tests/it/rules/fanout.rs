@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidings::app::tables;
@@ -22,15 +21,12 @@ use tokio::sync::watch;
 use super::Rig;
 use crate::support::server;
 
+/// Carries the event's job on beside the server's own worker, until it is done.
 async fn done(rig: &Rig, event_id: &str) -> Value {
-    loop {
-        let outcome = rig.outcome(event_id).await;
-        if outcome["fanout"]["state"] == "done" {
-            return outcome;
-        }
-        assert!(outcome["fanout"].is_object(), "{outcome}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    rig.server.services.fanout().activate().await.unwrap();
+    let outcome = rig.outcome(event_id).await;
+    assert_eq!(outcome["fanout"]["state"], "done", "{outcome}");
+    outcome
 }
 
 // S001-52, SX-02
@@ -131,7 +127,10 @@ async fn node(dir: &std::path::Path, clock: &Arc<ManualClock>) -> Node {
         book: Arc::clone(&rules.book),
         metrics,
         settings: Settings::of(&config),
+        bus: None,
         signals: Arc::default(),
+        arrivals: Arc::default(),
+        traffic: Arc::default(),
         stop,
     };
     Node { store, rules, ingest, fanout, _stop }
@@ -169,7 +168,7 @@ async fn a_fan_out_to_100000_survives_being_killed_in_the_middle() {
         if node.fanout.activate().await.is_err() {
             deaths += 1;
         }
-        assert!(node.rules.book.len() == 1);
+        assert!(node.rules.book.get("wide").is_some());
     }
     assert!(deaths >= 4, "{deaths}");
     let last = node(dir.path(), &clock).await;

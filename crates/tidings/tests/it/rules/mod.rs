@@ -1,7 +1,9 @@
 //! Rules from the outside: writing them, trying them, and what becomes of the events they match.
 
 mod api;
+mod builtin;
 mod dry_run;
+mod exclude;
 mod fanout;
 mod offline;
 mod reactions;
@@ -11,7 +13,7 @@ mod windows;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tidings::inbox::{Entry, map, record as inbox};
+use tidings::inbox::{Count, Entry, counter, map, record as inbox};
 use tidings::messages::{Message, record as messages};
 use tidings_store::memory::Memory;
 use tidings_store::{Query, Store, Write};
@@ -68,13 +70,20 @@ impl Rig {
     }
 }
 
-async fn entries(store: &dyn Store, user: &str) -> Vec<Entry> {
+/// The names of the rules in a list that do not come with Tidings.
+fn own_names(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().unwrap();
+    let own = items.iter().filter(|rule| rule["origin"] != "builtin");
+    own.map(|rule| rule["name"].as_str().unwrap().to_owned()).collect()
+}
+
+pub async fn entries(store: &dyn Store, user: &str) -> Vec<Entry> {
     let query = Query::new(user).prefix("all#").limit(1000);
     let page = store.query(inbox::table(), &query).await.unwrap();
     page.items.iter().map(|item| Entry::from_item(item).unwrap()).collect()
 }
 
-async fn unread(store: &dyn Store, user: &str) -> i64 {
-    let counter = store.get(inbox::table(), &inbox::counter_key(user)).await.unwrap();
-    counter.and_then(|item| item.int("unread")).unwrap_or(0)
+pub async fn unread(store: &dyn Store, user: &str) -> i64 {
+    let counter = store.get(inbox::table(), &counter::key(user)).await.unwrap();
+    i64::try_from(Count::of(counter.as_ref(), server::START.parse().unwrap()).unread).unwrap()
 }

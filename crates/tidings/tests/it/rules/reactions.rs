@@ -69,7 +69,7 @@ async fn the_outcome_and_the_trace_tell_what_came_of_it() {
     assert_eq!(outcome["totals"], json!({ "rules": 2, "notifications": 1, "messages": 2 }));
     assert_eq!(outcome["messages"][0]["channel"], "email");
     assert_eq!(outcome["queue"][0]["rule"], "tell");
-    assert_eq!(outcome["notifications"][0]["notification_identifier"], rig.inbox("u1").await[0].time);
+    assert_eq!(outcome["notifications"][0]["notification_identifier"], rig.inbox("u1").await[0].identifier());
     let nothing = rig.outcome("e2").await;
     assert_eq!((&nothing["rules"], &nothing["messages"]), (&json!([]), &json!([])));
     let list = rig.server.client().get("/events?type=a").await.json();

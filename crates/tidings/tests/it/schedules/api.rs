@@ -97,14 +97,17 @@ async fn the_worker_is_woken_by_a_change() {
     server.clock.advance(std::time::Duration::from_secs(2));
     // Any change makes it look.
     put(&client, "other", &hello()).await.expect(201);
-    loop {
-        let shown = client.get("/api/schedules/soon").await.expect(200).json();
-        if shown["runs"].as_array().unwrap().len() == 2 {
-            assert_eq!(shown["runs"][0]["outcome"], "fired");
-            return;
+    let fired = async {
+        loop {
+            let shown = client.get("/api/schedules/soon").await.expect(200).json();
+            if shown["runs"].as_array().unwrap().len() == 2 {
+                assert_eq!(shown["runs"][0]["outcome"], "fired");
+                return;
+            }
+            // Not fired yet: the worker is awake, and each question gives it its turn.
         }
-        // Not fired yet: the worker is awake, and each question gives it its turn.
-    }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), fired).await.expect("it fires in time");
 }
 
 // S002-60, S002-70: the hello of the seed works out of the box, from the clock to whoever listens.

@@ -182,7 +182,8 @@ async fn an_instant_runs_once_also_after_a_time_without_a_server() {
 #[tokio::test]
 async fn the_file_brings_schedules_and_takes_them_away() {
     let world = World::new();
-    let text = "[[schedules]]\nname = \"daily-hello\"\ncron = \"0 9 * * *\"\nmessage_type = \"scheduler_test\"\n";
+    let text = "[[schedules]]\nname = \"daily-hello\"\ncron = \"0 9 * * *\"\nmessage_type = \"scheduled_hello\"\n\
+        payload = { text = \"x\" }\n";
     let config = Config::parse(text, std::iter::empty()).unwrap();
     let scheduler = world.scheduler();
     scheduler.load(&config.schedules, at("2026-03-01T08:00:00Z")).await.unwrap();

@@ -56,6 +56,12 @@ impl Client {
         Answer::to(request.body(body.to_string())).await
     }
 
+    /// Patches with JSON.
+    pub async fn patch(&self, path: &str, body: &Value) -> Answer {
+        let request = self.request(Method::PATCH, path).header("content-type", "application/json");
+        Answer::to(request.body(body.to_string())).await
+    }
+
     /// Posts JSON.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         self.post_as(path, "application/json", body.to_string()).await

@@ -1,0 +1,308 @@
+//! Asks Azure DevOps for its audit log, for organisations that have no stream (`[[sources]] kind = "azure-devops"`).
+//!
+//! Each turn reads a window of time, page by page, and notes after each page how far it came. Windows overlap, because
+//! the log itself is late at times; what comes twice is a duplicate. A turn that fails is made again, later and later.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http::Method;
+use http::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tidings_core::json;
+use tidings_core::time::{self, Timestamp};
+use tidings_store::{Item, Key, KeyKind, Table, Write};
+use tokio::sync::watch;
+
+use super::shapes::Found;
+use crate::app::Services;
+use crate::channel::answer::retry_after;
+use crate::config::sources::{Source, Start};
+use crate::outbound::{Outbound, Request, Response};
+use crate::workers::turned_true;
+
+const HOST: &str = "https://auditservice.dev.azure.com";
+const API_VERSION: &str = "7.1-preview.1";
+/// Entries asked for at once, and bytes of an answer.
+const BATCH: usize = 200;
+const ANSWER_BYTES: usize = 32 * 1024 * 1024;
+/// How far a window reaches back into the one before.
+const OVERLAP: Duration = Duration::from_secs(600);
+/// How far back the log goes.
+const LOG_DAYS: u64 = 90;
+/// Pages of one turn; the next one goes on from there.
+const PAGES: usize = 1000;
+/// The longest wait after a failure.
+const LONGEST_WAIT: Duration = Duration::from_secs(900);
+
+/// How far each source has been read.
+#[must_use]
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new("tidings-audit-checkpoints", "source", KeyKind::S));
+    &TABLE
+}
+
+/// Where a source stands: a window, and the page in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Checkpoint {
+    source: String,
+    /// Everything before is read.
+    since: String,
+    /// The window under way, if one is: its ends, and the token of its next page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    window: Option<Window>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Window {
+    start: String,
+    end: String,
+    token: String,
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Polled {
+    pub pages: usize,
+    pub entries: usize,
+    pub accepted: usize,
+    /// Whether there is more to read at once.
+    pub unfinished: bool,
+}
+
+/// Why a turn failed, and how long the other side wants us to wait.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Failed {
+    why: String,
+    pub after: Option<Duration>,
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self { why, after: None }
+    }
+}
+
+impl From<tidings_store::Error> for Failed {
+    fn from(error: tidings_store::Error) -> Self {
+        error.to_string().into()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page<'a> {
+    #[serde(borrow)]
+    decorated_audit_log_entries: Vec<&'a RawValue>,
+    continuation_token: Option<String>,
+    #[serde(default)]
+    has_more: bool,
+}
+
+/// The documentation's own sample has the page in `value`.
+#[derive(Deserialize)]
+struct Wrapped<'a> {
+    #[serde(borrow)]
+    value: Page<'a>,
+}
+
+/// One source.
+pub struct Poller {
+    services: Services,
+    source: Source,
+    outbound: Outbound,
+    url: Url,
+    /// Turns that failed in a row.
+    failures: u32,
+}
+
+impl Poller {
+    /// # Errors
+    ///
+    /// What is wrong with the source, as a sentence.
+    pub fn new(services: &Services, source: Source) -> Result<Self, String> {
+        let outbound = Outbound::trusted().map_err(|error| error.to_string())?;
+        let endpoint = source.endpoint.as_deref().unwrap_or(HOST).trim_end_matches('/');
+        let mut url = outbound.check(endpoint).map_err(|error| format!("source {}: {error}", source.name))?;
+        let organization = source.organization.clone().unwrap_or_default();
+        url.path_segments_mut()
+            .map_err(|()| format!("source {}: the address takes no path", source.name))?
+            .pop_if_empty()
+            .extend([organization.as_str(), "_apis", "audit", "auditlog"]);
+        Ok(Self { services: services.clone(), source, outbound, url, failures: 0 })
+    }
+
+    /// Asks until the server stops.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        loop {
+            let wait = self.turn().await;
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = turned_true(&mut stop) => return,
+            }
+        }
+    }
+
+    /// One turn, and the wait until the next.
+    pub async fn turn(&mut self) -> Duration {
+        match self.activate().await {
+            Ok(polled) => {
+                self.failures = 0;
+                let source = &self.source.name;
+                tracing::debug!(source, pages = polled.pages, accepted = polled.accepted, "the audit log was read");
+                if polled.unfinished { Duration::ZERO } else { self.pause() }
+            }
+            Err(failed) => {
+                self.failures = self.failures.saturating_add(1);
+                let wait = self.backoff(failed.after);
+                let (source, seconds) = (&self.source.name, wait.as_secs());
+                tracing::warn!(source, error = %failed, seconds, "the audit log cannot be read; it will be tried again");
+                wait
+            }
+        }
+    }
+
+    const fn pause(&self) -> Duration {
+        Duration::from_secs(self.source.poll_seconds)
+    }
+
+    /// Twice as long after each failure in a row, up to a quarter of an hour; or as long as the other side says.
+    fn backoff(&self, asked: Option<Duration>) -> Duration {
+        let doubled = self.pause().saturating_mul(2_u32.saturating_pow(self.failures.min(16)));
+        doubled.min(LONGEST_WAIT.max(self.pause())).max(asked.unwrap_or_default())
+    }
+
+    /// Reads one window, or what is left of one that was broken off.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read or its events not be stored. What was read is stored and noted.
+    pub async fn activate(&self) -> Result<Polled, Failed> {
+        let now = self.services.clock.now();
+        let mut checkpoint = self.checkpoint(now).await?;
+        let mut polled = Polled::default();
+        let fresh = || {
+            let since = checkpoint.since.parse().unwrap_or(now);
+            let start = since.saturating_sub(OVERLAP).unwrap_or(since);
+            Window { start: time::iso_micros(start), end: time::iso_micros(now), token: String::new() }
+        };
+        let mut window = checkpoint.window.clone().unwrap_or_else(fresh);
+        while polled.pages < PAGES {
+            let response = self.ask(&window).await?;
+            let text = json::text(&response.body).map_err(|why| why.0)?;
+            let page = read_page(text)?;
+            polled.pages += 1;
+            polled.entries += page.decorated_audit_log_entries.len();
+            polled.accepted += self.store(&page).await?;
+            let next = page.continuation_token.filter(|token| page.has_more && !token.is_empty());
+            match next {
+                Some(token) if token == window.token => {
+                    return Err(format!("the audit log gives the token {token:?} for the page after itself").into());
+                }
+                Some(token) => {
+                    window.token = token;
+                    checkpoint.window = Some(window.clone());
+                    self.note(&checkpoint).await?;
+                }
+                None => {
+                    checkpoint = Checkpoint { since: window.end, window: None, ..checkpoint };
+                    self.note(&checkpoint).await?;
+                    return Ok(polled);
+                }
+            }
+        }
+        Ok(Polled { unfinished: true, ..polled })
+    }
+
+    async fn checkpoint(&self, now: Timestamp) -> Result<Checkpoint, Failed> {
+        let known = self.services.store.get(table(), &Key::new(&self.source.name)).await?;
+        if let Some(item) = known {
+            return Ok(item.to_record()?);
+        }
+        let since = match self.source.start {
+            Start::Oldest => now.saturating_sub(Duration::from_secs(LOG_DAYS * 86_400)).unwrap_or(now),
+            Start::Latest => now,
+        };
+        Ok(Checkpoint { source: self.source.name.clone(), since: time::iso_micros(since), window: None })
+    }
+
+    async fn note(&self, checkpoint: &Checkpoint) -> Result<(), Failed> {
+        let item = Item::from_record(checkpoint)?;
+        Ok(self.services.store.transact(vec![Write::put(table(), item)]).await?)
+    }
+
+    /// Stores a page's entries; those that cannot be read are logged and left behind, for they never can.
+    async fn store(&self, page: &Page<'_>) -> Result<usize, Failed> {
+        let correlation = self.services.ids.uuid(self.services.clock.now()).to_string();
+        let entries = page.decorated_audit_log_entries.iter();
+        let found = entries.map(|entry| Found::Entry { text: Cow::Borrowed(entry.get()), id: None }).collect();
+        let receipts = self.services.alerts.receive(&self.services.ingest, found, &correlation).await?;
+        for bad in receipts.iter().filter(|receipt| receipt.status == "rejected") {
+            let (source, id, errors) = (&self.source.name, &bad.event_id, &bad.errors);
+            tracing::warn!(source, ?id, ?errors, "an entry of the audit log is refused");
+        }
+        Ok(receipts.iter().filter(|receipt| receipt.status == "accepted").count())
+    }
+
+    async fn ask(&self, window: &Window) -> Result<Response, Failed> {
+        let mut url = self.url.clone();
+        url.query_pairs_mut()
+            .append_pair("startTime", &window.start)
+            .append_pair("endTime", &window.end)
+            .append_pair("batchSize", &BATCH.to_string())
+            .append_pair("api-version", API_VERSION);
+        if !window.token.is_empty() {
+            url.query_pairs_mut().append_pair("continuationToken", &window.token);
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let token = self.source.token.as_ref().map(crate::config::Secret::expose).unwrap_or_default();
+        let basic = format!("Basic {}", BASE64_STANDARD.encode(format!(":{token}")));
+        if let Ok(mut value) = HeaderValue::from_str(&basic) {
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let request = Request { method: Method::GET, url, headers, body: Bytes::new() };
+        let response = self.outbound.send_up_to(request, ANSWER_BYTES).await.map_err(|error| error.to_string())?;
+        match response.status {
+            200 if response.body.len() < ANSWER_BYTES => Ok(response),
+            200 => Err(format!("the audit log's answer has more than {ANSWER_BYTES} bytes").into()),
+            // Azure DevOps shows its sign-in page to whoever has no valid token, with 203 or a redirect.
+            status @ (203 | 302 | 401 | 403) => {
+                Err(format!("Azure DevOps answered {status}: the token is not valid, or lacks `vso.auditlog`").into())
+            }
+            status => {
+                let after = retry_after(&response.headers, self.services.clock.now());
+                Err(Failed { why: format!("Azure DevOps answered {status}"), after })
+            }
+        }
+    }
+}
+
+fn read_page(text: &str) -> Result<Page<'_>, String> {
+    let page = serde_json::from_str::<Page<'_>>(text);
+    let page = page.or_else(|_| serde_json::from_str::<Wrapped<'_>>(text).map(|wrapped| wrapped.value));
+    page.map_err(|error| format!("the audit log's answer cannot be read: {error}"))
+}
+
+impl Services {
+    /// Starts asking every audit log that the configuration names.
+    pub(crate) fn start_audit_pollers(&self) {
+        for source in self.config.sources.clone() {
+            if !source.enabled || source.kind != Some(crate::config::sources::Kind::AzureDevOps) {
+                continue;
+            }
+            match Poller::new(self, source) {
+                Ok(poller) => self.workers.run("audit-log", poller.run(self.workers.stopping())),
+                Err(error) => tracing::error!(error, "an audit log cannot be asked"),
+            }
+        }
+    }
+}

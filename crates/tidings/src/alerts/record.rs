@@ -1,0 +1,223 @@
+//! The seed's `ProcessChangeEvent`: its table, its keys, and its attributes by name.
+
+use std::sync::LazyLock;
+
+use tidings_core::time::Timestamp;
+use tidings_store::{Item, Key, KeyKind, Table, Write};
+
+use super::entry::{AREA, Change};
+use super::limits::RAW_INLINE_BYTES;
+
+/// The seed's attributes in the seed's order: also the columns of an export.
+pub const ATTRIBUTES: [&str; 22] = [
+    "PartitionKey",
+    "SortKey",
+    "Timestamp",
+    "EventTimestamp",
+    "ActorId",
+    "ActorDisplayName",
+    "ActorIP",
+    "Action",
+    "Area",
+    "Category",
+    "Details",
+    "ProcessName",
+    "WorkItemType",
+    "FieldReferenceName",
+    "StateName",
+    "CorrelationId",
+    "AlertSent",
+    "AlertSentTimestamp",
+    "AlertFailed",
+    "RetryCount",
+    "TTL",
+    "RawEventJson",
+];
+/// The account whose change it is, if that keeps it from being alerted.
+pub const SUPPRESSED_BY: &str = "SuppressedBy";
+/// Says of the few events that are too large for one item that the rest of them stands beside it.
+const CONTINUED: &str = "RawEventContinued";
+
+pub const BY_TIME: &str = "EventTimestamp-index";
+pub const BY_ACTOR: &str = "ActorId-index";
+
+/// S000-01, S000-29; and, so that looking for an actor is no scan, S000-33.
+#[must_use]
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        let at = || Some(("EventTimestamp".into(), KeyKind::N));
+        Table::new("ProcessChangeAlerts", "PartitionKey", KeyKind::S)
+            .sort("SortKey", KeyKind::S)
+            .index(BY_TIME, ("PartitionKey".into(), KeyKind::S), at())
+            .index(BY_ACTOR, ("ActorId".into(), KeyKind::S), at())
+            .ttl("TTL")
+    });
+    &TABLE
+}
+
+/// Which events are known, by their own ids: what recognises one that comes again, however late.
+#[must_use]
+pub fn sources_table() -> &'static Table {
+    static TABLE: LazyLock<Table> =
+        LazyLock::new(|| Table::new("tidings-alert-sources", "sourceId", KeyKind::S).ttl("ttl"));
+    &TABLE
+}
+
+/// The ends of events that are too large for one item.
+#[must_use]
+pub fn rest_table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        Table::new("tidings-alert-rest", "PartitionKey", KeyKind::S).sort("SortKey", KeyKind::S).ttl("TTL")
+    });
+    &TABLE
+}
+
+/// An alert about to be stored.
+#[derive(Debug, Clone)]
+pub struct NewAlert {
+    pub change: Change,
+    /// What recognises the event: its own id, or what stands for it.
+    pub source_id: String,
+    pub correlation_id: String,
+    pub raw: String,
+    pub suppressed_by: Option<String>,
+    pub received_at: Timestamp,
+    /// Second since 1970.
+    pub expires_at: i64,
+    /// Counts those of one correlation id in one second, from 1.
+    pub number: usize,
+}
+
+impl NewAlert {
+    /// The month of the event in UTC (S000-02, S000-25).
+    #[must_use]
+    pub fn partition(&self) -> String {
+        month_of(self.change.at.as_second())
+    }
+
+    /// The sort key of the first one of its correlation id in its second (S000-03).
+    #[must_use]
+    pub fn base(&self) -> String {
+        format!("{}-{}", self.correlation_id, self.change.at.as_second())
+    }
+
+    #[must_use]
+    pub fn sort(&self) -> String {
+        numbered(self.base(), self.number)
+    }
+
+    /// The record without what the alerting changes later.
+    #[must_use]
+    pub fn item(&self) -> Item {
+        let change = &self.change;
+        let (raw, rest) = split(&self.raw);
+        Item::new()
+            .with("PartitionKey", self.partition())
+            .with("SortKey", self.sort())
+            .with("Timestamp", self.received_at.as_millisecond())
+            .with("EventTimestamp", change.at.as_second())
+            .with("ActorId", &change.actor_id)
+            .with("ActorDisplayName", &change.actor_display_name)
+            .with("ActorIP", &change.actor_ip)
+            .with("Action", &change.action)
+            .with("Area", AREA)
+            .with("Category", change.category.as_str())
+            .with("Details", &change.details)
+            .with_some("ProcessName", change.process_name.as_ref())
+            .with_some("WorkItemType", change.work_item_type.as_ref())
+            .with_some("FieldReferenceName", change.field_reference_name.as_ref())
+            .with_some("StateName", change.state_name.as_ref())
+            .with("CorrelationId", &self.correlation_id)
+            .with("AlertSent", false)
+            .with("AlertFailed", false)
+            .with("RetryCount", 0_i64)
+            .with("TTL", self.expires_at)
+            .with("RawEventJson", raw)
+            .with_some(SUPPRESSED_BY, self.suppressed_by.as_ref())
+            .with_some(CONTINUED, (!rest.is_empty()).then_some(true))
+    }
+
+    /// The writes that store it: the first fails if the event is known, the second if its key is taken.
+    #[must_use]
+    pub fn writes(&self) -> Vec<Write> {
+        let source = Item::new()
+            .with("sourceId", &self.source_id)
+            .with("PartitionKey", self.partition())
+            .with("SortKey", self.sort())
+            .with("correlationId", &self.correlation_id)
+            .with("ttl", self.expires_at);
+        let mut writes = vec![Write::insert(sources_table(), source), Write::insert(table(), self.item())];
+        let (_, rest) = split(&self.raw);
+        if !rest.is_empty() {
+            let rest = Item::new()
+                .with("PartitionKey", self.partition())
+                .with("SortKey", self.sort())
+                .with("rest", rest)
+                .with("TTL", self.expires_at);
+            writes.push(Write::put(rest_table(), rest));
+        }
+        writes
+    }
+}
+
+/// The key of one of several in one second.
+#[must_use]
+pub fn numbered(base: String, number: usize) -> String {
+    if number <= 1 { base } else { format!("{base}-{number}") }
+}
+
+/// `2025-12`
+#[must_use]
+pub fn month_of(second: i64) -> String {
+    let at = Timestamp::from_second(second).unwrap_or_default();
+    at.strftime("%Y-%m").to_string()
+}
+
+#[must_use]
+pub fn key(partition: &str, sort: &str) -> Key {
+    Key::with_sort(partition, sort)
+}
+
+#[must_use]
+pub fn is_continued(item: &Item) -> bool {
+    item.get(CONTINUED).is_some()
+}
+
+/// What stands in the item, and what stands beside it.
+fn split(raw: &str) -> (&str, &str) {
+    if raw.len() <= RAW_INLINE_BYTES {
+        return (raw, "");
+    }
+    raw.split_at(raw.floor_char_boundary(RAW_INLINE_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // S000-02, S000-25
+    #[test]
+    fn a_month_ends_with_its_last_second_in_utc() {
+        let second = |text: &str| text.parse::<Timestamp>().unwrap().as_second();
+        assert_eq!(month_of(second("2025-12-31T23:59:59Z")), "2025-12");
+        assert_eq!(month_of(second("2026-01-01T00:00:00Z")), "2026-01");
+        assert_eq!(month_of(second("2026-01-01T00:30:00+01:00")), "2025-12");
+        // The seed's own example pairs 2025-12 with this.
+        assert_eq!(month_of(1_702_387_200), "2023-12");
+    }
+
+    // S000-03, S000-04
+    #[test]
+    fn keys_of_one_second_are_numbered() {
+        assert_eq!(numbered("corr-abc123-1702387200".to_owned(), 1), "corr-abc123-1702387200");
+        assert_eq!(numbered("corr-abc123-1702387200".to_owned(), 2), "corr-abc123-1702387200-2");
+    }
+
+    #[test]
+    fn a_long_event_is_split_between_letters() {
+        let raw = format!("{}ä", "x".repeat(RAW_INLINE_BYTES - 1));
+        let (first, rest) = split(&raw);
+        assert_eq!((first.len(), rest), (RAW_INLINE_BYTES - 1, "ä"));
+        assert_eq!(split("abc"), ("abc", ""));
+    }
+}

@@ -1,0 +1,237 @@
+//! The other side of the `messages` scenarios: an ntfy server that takes everything, and knows when.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime;
+use tokio::sync::{Notify, oneshot};
+
+use super::error::Error;
+use super::histogram::Histogram;
+use super::stopwatch;
+
+/// Stands before a message's number in its text.
+pub const MARK: &str = "bench no. ";
+const TAKEN: &[u8] =
+    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 21\r\n\r\n{\"id\":\"hwQ2YpKdmgXK\"}";
+const REFUSED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+
+/// How long a slow one takes.
+const SLOW: Duration = Duration::from_millis(2);
+
+/// A server in this process; dropping it closes the door.
+#[derive(Debug)]
+pub struct Sink {
+    pub address: SocketAddr,
+    state: Arc<State>,
+    /// Dropped, it ends the thread.
+    _open: oneshot::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    messages: Mutex<Messages>,
+    /// Rung when a message has come.
+    came: Notify,
+    sent: AtomicU64,
+    taken: AtomicU64,
+    is_dead: AtomicBool,
+    /// Takes its time for each.
+    is_slow: AtomicBool,
+    at_once: AtomicUsize,
+    most_at_once: AtomicUsize,
+}
+
+/// Messages that one side has spoken of and the other not yet.
+#[derive(Debug, Default)]
+struct Messages {
+    created: HashMap<u64, Instant>,
+    taken: HashMap<u64, Instant>,
+    latencies: Histogram,
+}
+
+impl Sink {
+    /// It has a thread of its own, as the server of somebody else would: those who send must not hold it up.
+    pub fn open() -> Result<Self, Error> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let (address, state) = (listener.local_addr()?, Arc::<State>::default());
+        let (open, closed) = oneshot::channel();
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let shared = Arc::clone(&state);
+        std::thread::Builder::new().name("sink".to_owned()).spawn(move || {
+            runtime.block_on(async move {
+                tokio::select! {
+                    () = accept(listener, shared) => {}
+                    _ = closed => {}
+                }
+            });
+        })?;
+        Ok(Self { address, state, _open: open })
+    }
+
+    /// The number of a message that is about to be sent to the server.
+    pub fn next(&self) -> u64 {
+        self.state.sent.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The server has not taken the message, so that it will not come.
+    pub fn lost(&self) {
+        self.state.taken.fetch_add(1, Ordering::Relaxed);
+        self.state.came.notify_waiters();
+    }
+
+    /// The server says that it has the message.
+    pub fn created(&self, number: u64) {
+        let now = stopwatch::now();
+        let mut messages = self.state.messages();
+        match messages.taken.remove(&number) {
+            // It was here before its sender heard of it.
+            Some(taken) => messages.latencies.record(taken.saturating_duration_since(now)),
+            None => drop(messages.created.insert(number, now)),
+        }
+    }
+
+    /// Messages that are on their way.
+    #[must_use]
+    pub fn pending(&self) -> u64 {
+        self.state.sent.load(Ordering::Relaxed).saturating_sub(self.state.taken.load(Ordering::Relaxed))
+    }
+
+    /// Waits until fewer than `most` are on their way.
+    pub async fn room(&self, most: u64) {
+        loop {
+            let came = self.state.came.notified();
+            if self.pending() < most {
+                return;
+            }
+            came.await;
+        }
+    }
+
+    /// Whether the server is dead: it refuses everything.
+    pub fn set_dead(&self, is_dead: bool) {
+        self.state.is_dead.store(is_dead, Ordering::Relaxed);
+    }
+
+    /// Whether the server takes its time, so that it is seen how many come at once.
+    pub fn set_slow(&self, is_slow: bool) {
+        self.state.is_slow.store(is_slow, Ordering::Relaxed);
+    }
+
+    /// From created to here, since the last call.
+    #[must_use]
+    pub fn latencies(&self) -> Histogram {
+        std::mem::take(&mut self.state.messages().latencies)
+    }
+
+    /// The most requests that were here at once, since the last call.
+    #[must_use]
+    pub fn most_at_once(&self) -> usize {
+        self.state.most_at_once.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl State {
+    fn messages(&self) -> MutexGuard<'_, Messages> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, number: u64) {
+        let now = stopwatch::now();
+        let mut messages = self.messages();
+        match messages.created.remove(&number) {
+            Some(created) => messages.latencies.record(now.saturating_duration_since(created)),
+            None => drop(messages.taken.insert(number, now)),
+        }
+        drop(messages);
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        self.came.notify_waiters();
+    }
+}
+
+async fn accept(listener: std::net::TcpListener, state: Arc<State>) {
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    while let Ok((stream, _)) = listener.accept().await {
+        tokio::spawn(converse(stream, Arc::clone(&state)));
+    }
+}
+
+async fn converse(mut stream: TcpStream, state: Arc<State>) {
+    let _ = stream.set_nodelay(true);
+    let mut received = Vec::with_capacity(8192);
+    loop {
+        let Some(length) = request_length(&received) else {
+            match stream.read_buf(&mut received).await {
+                Ok(read) if read > 0 => continue,
+                _ => return,
+            }
+        };
+        let at_once = state.at_once.fetch_add(1, Ordering::Relaxed) + 1;
+        state.most_at_once.fetch_max(at_once, Ordering::Relaxed);
+        let is_dead = state.is_dead.load(Ordering::Relaxed);
+        if !is_dead && let Some(number) = received.get(..length).and_then(number_in) {
+            state.take(number);
+        }
+        received.drain(..length);
+        if state.is_slow.load(Ordering::Relaxed) {
+            tokio::time::sleep(SLOW).await;
+        }
+        let sent = stream.write_all(if is_dead { REFUSED } else { TAKEN }).await;
+        state.at_once.fetch_sub(1, Ordering::Relaxed);
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+/// The length of the request at the beginning, once all of it is there.
+fn request_length(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let lines = bytes.get(..head)?.split(|byte| *byte == b'\n');
+    let length = lines.filter_map(|line| std::str::from_utf8(line).ok()).find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    });
+    let whole = head + length.unwrap_or(0);
+    (bytes.len() >= whole).then_some(whole)
+}
+
+fn number_in(request: &[u8]) -> Option<u64> {
+    let at = request.windows(MARK.len()).position(|part| part == MARK.as_bytes())? + MARK.len();
+    let digits = request.get(at..)?.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.map(|byte| char::from(*byte)).collect::<String>().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_whole_when_its_body_is() {
+        let request = b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody";
+        assert_eq!(request_length(request), Some(request.len()));
+        assert_eq!(request_length(&request[..request.len() - 1]), None);
+        assert_eq!(request_length(b"POST / HTTP/1.1\r\n"), None);
+        assert_eq!(number_in(b"{\"message\":\"bench no. 4711\"}"), Some(4711));
+        assert_eq!(number_in(b"{\"message\":\"else\"}"), None);
+    }
+
+    #[tokio::test]
+    async fn messages_are_counted_once_both_sides_know_them() {
+        let sink = Sink::open().unwrap();
+        assert_eq!((sink.next(), sink.next(), sink.pending()), (0, 1, 2));
+        sink.created(0);
+        sink.state.take(0);
+        sink.state.take(1);
+        sink.created(1);
+        assert_eq!(sink.pending(), 0);
+        assert_eq!(sink.latencies().count(), 2);
+        sink.room(1).await;
+    }
+}

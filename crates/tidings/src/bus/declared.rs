@@ -1,0 +1,75 @@
+//! Entities that exist from the start: the seed's (S003-110), and those of the configuration.
+
+use tidings_core::retry::Strategy;
+
+use super::definition::{Definition, Kind, Retry, RuleDefinition};
+use super::entity::Origin;
+use super::path::Path;
+use crate::config::Config;
+
+pub const OCR_QUEUE: &str = "ocr-processing-queue";
+pub const TRANSFER_QUEUE: &str = "transfer-expiration-queue";
+pub const DOMAIN_TOPIC: &str = "domain-events-topic";
+pub const NOTIFICATIONS: &str = "notifications-sub";
+pub const SYSTEM_TOPIC: &str = "system-events-topic";
+pub const AUDITING: &str = "auditing-sub";
+
+/// The seed's routing keys.
+pub const STATUS_CHANGED: &str = "servicerequest.status.changed";
+pub const ACTION_OCCURRED: &str = "audit.action.occurred";
+
+/// Everything that is declared; a topic before its subscriptions. The configuration's word counts where both have one.
+#[must_use]
+pub fn all(config: &Config) -> Vec<(Path, Definition, Origin)> {
+    let mut declared = Vec::new();
+    for queue in &config.queues {
+        declared.push((Path::queue(&queue.name), Definition::from(queue), Origin::File));
+    }
+    for topic in &config.topics {
+        declared.push((Path::queue(&topic.name), Definition::from(topic), Origin::File));
+        for subscription in &topic.subscriptions {
+            let path = Path::subscription(&topic.name, &subscription.name);
+            declared.push((path, Definition::from(subscription), Origin::File));
+        }
+    }
+    for (path, definition) in seeds() {
+        if !declared.iter().any(|(known, ..)| *known == path) {
+            declared.push((path, definition, Origin::BuiltIn));
+        }
+    }
+    declared
+}
+
+/// The seed's entities with its retries and time limits.
+#[must_use]
+pub fn seeds() -> Vec<(Path, Definition)> {
+    let fixed = Retry { strategy: Strategy::Fixed, base_seconds: 60.0, jitter: false, ..Retry::default() };
+    let with = |kind: Kind, lock_seconds: u64, retry: Retry| Definition {
+        lock_seconds,
+        retry: Some(retry),
+        ..Definition::new(kind)
+    };
+    let of_key = |key: &str, lock_seconds: u64| Definition {
+        rules: vec![
+            RuleDefinition { name: "routing-key".to_owned(), key: Some(key.to_owned()), ..RuleDefinition::default() },
+            RuleDefinition {
+                name: "event-type".to_owned(),
+                correlation: Some(serde_json::json!({ "properties": { "eventType": key } })),
+                ..RuleDefinition::default()
+            },
+        ],
+        ..with(Kind::Subscription, lock_seconds, Retry::default())
+    };
+    vec![
+        // S003-10, S003-12, S003-14: the time limit is the longest lock there is; the lock is renewed meanwhile.
+        (Path::queue(OCR_QUEUE), with(Kind::Queue, 300, Retry::default())),
+        // S003-35, S003-37, S003-39
+        (Path::queue(TRANSFER_QUEUE), with(Kind::Queue, 90, fixed)),
+        // S003-22, S003-24, S003-26
+        (Path::queue(DOMAIN_TOPIC), Definition::new(Kind::Topic)),
+        (Path::subscription(DOMAIN_TOPIC, NOTIFICATIONS), of_key(STATUS_CHANGED, 90)),
+        // S003-48, S003-50, S003-52
+        (Path::queue(SYSTEM_TOPIC), Definition::new(Kind::Topic)),
+        (Path::subscription(SYSTEM_TOPIC, AUDITING), of_key(ACTION_OCCURRED, 60)),
+    ]
+}

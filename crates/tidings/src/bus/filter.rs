@@ -1,0 +1,227 @@
+//! Which messages of a topic a subscription takes, and what its rules make of them.
+
+use std::borrow::Cow;
+
+use tidings_core::envelope::FieldError;
+use tidings_core::filter::{
+    Change, Correlation, Filter, KeyPattern, SqlAction, SqlFilter, System, Value, View, same_name,
+};
+use tidings_core::pattern::Pattern;
+
+use super::definition::RuleDefinition;
+use super::message::Message;
+
+/// A rule, ready to be asked.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    name: String,
+    filter: Filter,
+    action: Option<SqlAction>,
+}
+
+/// Reads a rule's filter and action; every mistake is named.
+pub fn compile(rule: &RuleDefinition) -> Result<Rule, Vec<FieldError>> {
+    let mut errors = Vec::new();
+    let given = [rule.sql.is_some(), rule.correlation.is_some(), rule.pattern.is_some(), rule.key.is_some()];
+    if given.into_iter().filter(|given| *given).count() != 1 {
+        errors.push(FieldError::new("", "needs exactly one of `sql`, `correlation`, `pattern` and `key`"));
+    }
+    let mut filter = Filter::All;
+    if let Some(sql) = &rule.sql {
+        match SqlFilter::parse(sql) {
+            Ok(sql) => filter = Filter::Sql(sql),
+            Err(error) => errors.push(FieldError::new("sql", error.to_string())),
+        }
+    }
+    if let Some(json) = &rule.correlation {
+        match Correlation::from_json(json) {
+            Ok(correlation) => filter = Filter::Correlation(correlation),
+            Err(wrong) => errors.extend(wrong.into_iter().map(|error| {
+                let dot = if error.field.is_empty() { "" } else { "." };
+                FieldError::new(format!("correlation{dot}{}", error.field), error.message)
+            })),
+        }
+    }
+    if let Some(json) = &rule.pattern {
+        match Pattern::parse(&json.to_string()) {
+            Ok(pattern) => filter = Filter::Pattern(pattern),
+            Err(error) => {
+                let place = error.path.strip_prefix('$').unwrap_or(&error.path);
+                errors.push(FieldError::new(format!("pattern{place}"), error.message));
+            }
+        }
+    }
+    if let Some(key) = &rule.key {
+        match KeyPattern::parse(key) {
+            Ok(key) => filter = Filter::Key(key),
+            Err(error) => errors.push(FieldError::new("key", error.to_string())),
+        }
+    }
+    let action = match rule.action.as_deref().map(SqlAction::parse).transpose() {
+        Ok(action) => action,
+        Err(error) => {
+            errors.push(FieldError::new("action", error.to_string()));
+            None
+        }
+    };
+    if errors.is_empty() { Ok(Rule { name: rule.name.clone(), filter, action }) } else { Err(errors) }
+}
+
+/// What a subscription makes of a message.
+#[derive(Debug, PartialEq)]
+pub enum Copy {
+    /// A message for it.
+    Take(Message),
+    /// A rule could not be decided, or its action not done: it goes to the dead letters with this reason.
+    Bury(Message, String),
+}
+
+/// The copies of a message that a subscription gets: one if any rule without an action takes it, and one more for each
+/// rule with an action that does (S003-74).
+#[must_use]
+pub fn copies(rules: &[Rule], message: &Message) -> Vec<Copy> {
+    if rules.is_empty() {
+        return vec![Copy::Take(message.clone())];
+    }
+    let mut copies = Vec::new();
+    let (mut taken, mut failed) = (false, None);
+    for rule in rules {
+        match rule.filter.evaluate(&Seen(message)) {
+            Ok(false) => {}
+            Err(error) => failed = failed.or(Some(format!("rule {}: {error}", rule.name))),
+            Ok(true) => match &rule.action {
+                None => taken = true,
+                Some(action) => copies.push(with_action(rule, action, message)),
+            },
+        }
+    }
+    if taken {
+        copies.insert(0, Copy::Take(message.clone()));
+    } else if let (Some(why), true) = (failed, copies.is_empty()) {
+        copies.push(Copy::Bury(message.clone(), why));
+    }
+    copies
+}
+
+fn with_action(rule: &Rule, action: &SqlAction, message: &Message) -> Copy {
+    let mut edited = Edited(message.clone());
+    edited.0.properties.insert("RuleName".to_owned(), rule.name.clone().into());
+    match action.apply(&mut edited) {
+        Ok(()) => Copy::Take(edited.0),
+        Err(error) => Copy::Bury(message.clone(), format!("the action of rule {}: {error}", rule.name)),
+    }
+}
+
+/// A message as filters see it.
+struct Seen<'a>(&'a Message);
+
+/// A message as actions change it.
+struct Edited(Message);
+
+impl View for Seen<'_> {
+    fn system(&self, property: System) -> Option<Value<'_>> {
+        let message = self.0;
+        let text = match property {
+            System::MessageId => Some(&message.id),
+            System::CorrelationId => message.correlation_id.as_ref(),
+            System::To => message.to.as_ref(),
+            System::ReplyTo => message.reply_to.as_ref(),
+            System::Subject => message.subject.as_ref(),
+            System::SessionId => message.session_id.as_ref(),
+            System::ReplyToSessionId => message.reply_to_session_id.as_ref(),
+            System::ContentType => message.content_type.as_ref(),
+            System::PartitionKey => message.partition_key.as_ref(),
+            System::TimeToLive => {
+                return message.ttl.map(|ttl| Value::Integer(i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX)));
+            }
+            System::ScheduledEnqueueTimeUtc => {
+                return message.deliver_at.map(|at| Value::Text(Cow::Owned(at.to_string())));
+            }
+            _ => None,
+        };
+        text.map(|text| Value::text(text))
+    }
+
+    fn user(&self, name: &str) -> Option<Value<'_>> {
+        let properties = &self.0.properties;
+        let exact = properties.get(name);
+        let found = exact.or_else(|| properties.iter().find(|(known, _)| same_name(known, name)).map(|(_, json)| json));
+        found.and_then(Value::from_json)
+    }
+
+    /// The subject, else the property `eventType` (S003-76).
+    fn key(&self) -> Option<Cow<'_, str>> {
+        // Over HTTP a property is a header, and has lost its capitals.
+        let event_type = || {
+            let named = self.0.properties.iter().find(|(name, _)| same_name(name, "eventType"));
+            named.and_then(|(_, json)| json.as_str())
+        };
+        self.0.subject.as_deref().or_else(event_type).map(Cow::Borrowed)
+    }
+
+    fn document(&self) -> Option<Cow<'_, str>> {
+        std::str::from_utf8(&self.0.body).ok().map(Cow::Borrowed)
+    }
+
+    fn new_id(&self, nth: usize) -> String {
+        let seed = format!("{nth}#{}", self.0.id);
+        uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, seed.as_bytes()).to_string()
+    }
+}
+
+impl View for Edited {
+    fn system(&self, property: System) -> Option<Value<'_>> {
+        Seen(&self.0).system(property).map(Value::into_owned)
+    }
+
+    fn user(&self, name: &str) -> Option<Value<'_>> {
+        Seen(&self.0).user(name).map(Value::into_owned)
+    }
+
+    fn key(&self) -> Option<Cow<'_, str>> {
+        Seen(&self.0).key().map(|key| Cow::Owned(key.into_owned()))
+    }
+
+    fn document(&self) -> Option<Cow<'_, str>> {
+        Seen(&self.0).document().map(|text| Cow::Owned(text.into_owned()))
+    }
+
+    fn new_id(&self, nth: usize) -> String {
+        Seen(&self.0).new_id(nth)
+    }
+}
+
+impl Change for Edited {
+    fn set_system(&mut self, property: System, value: Option<String>) {
+        let message = &mut self.0;
+        let slot = match property {
+            System::CorrelationId => &mut message.correlation_id,
+            System::To => &mut message.to,
+            System::ReplyTo => &mut message.reply_to,
+            System::Subject => &mut message.subject,
+            System::SessionId => &mut message.session_id,
+            System::ReplyToSessionId => &mut message.reply_to_session_id,
+            System::ContentType => &mut message.content_type,
+            System::PartitionKey => &mut message.partition_key,
+            System::MessageId => {
+                if let Some(id) = value.filter(|id| !id.is_empty()) {
+                    message.id = id;
+                }
+                return;
+            }
+            // A subscription does not schedule anew, as in Service Bus.
+            _ => return,
+        };
+        *slot = value;
+    }
+
+    fn set_user(&mut self, name: &str, value: Value<'static>) {
+        let properties = &mut self.0.properties;
+        let known = properties.keys().find(|known| same_name(known, name)).cloned();
+        properties.insert(known.unwrap_or_else(|| name.to_owned()), value.to_json());
+    }
+
+    fn remove_user(&mut self, name: &str) {
+        self.0.properties.retain(|known, _| !same_name(known, name));
+    }
+}

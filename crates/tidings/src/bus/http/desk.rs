@@ -1,0 +1,195 @@
+//! The desk: peeking, cancelling, purging, resubmitting.
+
+use axum::extract::State;
+use axum::http::{Method, StatusCode};
+use axum::response::IntoResponse;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
+use tidings_core::time;
+use tidings_store::Error;
+
+use super::view::MessageView;
+use super::{Place, paths};
+use crate::app::Services;
+use crate::audit::Action;
+use crate::bus::desk::Which;
+use crate::bus::entity::Body;
+use crate::bus::line::Line;
+use crate::bus::path::Path;
+use crate::http::{CorrelationId, Json, Param, Params, Problem, Route};
+use crate::tokens::{Caller, Scope};
+
+const PEEK: usize = 1000;
+const PEEK_DEFAULT: usize = 50;
+
+#[must_use]
+pub fn routes() -> Vec<Route> {
+    let mut routes = Vec::new();
+    for path in paths!("/peek") {
+        routes.push(
+            Route::new(Method::GET, path, "Look at messages without taking them", peek)
+                .scopes(&[Scope::Read])
+                .params(&[
+                    Param("state", "active (default; locked ones, too), scheduled or deferred"),
+                    Param("from", "The first number to show; the cursor of the page before will do"),
+                    Param("limit", "1 to 1000, default 50"),
+                ])
+                .answer::<Peeked>(200, "The messages, in the order of their numbers; scheduled ones in that of time"),
+        );
+    }
+    for path in paths!("/purge") {
+        routes.push(
+            Route::new(Method::POST, path, "Delete every message: active, locked, scheduled and deferred", purge)
+                .scopes(&[Scope::Operate])
+                .answer::<Purged>(200, "They are gone"),
+        );
+    }
+    for path in [
+        "/bus/{entity}/scheduled/{sequenceNumber}",
+        "/bus/{entity}/subscriptions/{subscription}/scheduled/{sequenceNumber}",
+    ] {
+        routes.push(
+            Route::new(Method::DELETE, path, "Cancel a scheduled message by its number", cancel)
+                .scopes(&[Scope::Ingest, Scope::Operate])
+                .answer_empty(204, "It will not come")
+                .answer_empty(404, "None is scheduled under that number"),
+        );
+    }
+    for path in ["/bus/{entity}/scheduled", "/bus/{entity}/subscriptions/{subscription}/scheduled"] {
+        routes.push(
+            Route::new(Method::DELETE, path, "Cancel scheduled messages by business key or message id", cancel_by_key)
+                .scopes(&[Scope::Ingest, Scope::Operate])
+                .params(&[Param("key", "The business key (Key), or the message's id")])
+                .answer::<Cancelled>(200, "How many will not come")
+                .answer_empty(404, "None is scheduled under that key"),
+        );
+    }
+    routes
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Peeked {
+    items: Vec<MessageView>,
+    cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Purged {
+    purged: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Cancelled {
+    cancelled: usize,
+}
+
+async fn peek(
+    State(services): State<Services>,
+    mut params: Params,
+    place: Place,
+) -> Result<impl IntoResponse, Problem> {
+    let which = match params.text("state") {
+        None | Some("active") => Which::Active,
+        Some("scheduled") => Which::Scheduled,
+        Some("deferred") => Which::Deferred,
+        Some(_) => {
+            params.refuse("state", "must be active, scheduled or deferred");
+            Which::Active
+        }
+    };
+    let from = params.number("from", 0..=usize::MAX, 0) as u64;
+    let limit = params.number("limit", 1..=PEEK, PEEK_DEFAULT);
+    params.finish()?;
+    let line = services.bus.line(&place.path)?;
+    let mut seen = line.peek(which, from, limit + 1).await?;
+    let more = seen.len() > limit && which != Which::Scheduled;
+    let cursor = seen.get(limit).filter(|_| more).map(|next| next.message.sequence.to_string());
+    seen.truncate(limit);
+    let items = seen.iter().map(|seen| {
+        let mut view = MessageView::from(&seen.message);
+        view.scheduled_for = seen.due.map(time::iso_millis);
+        view
+    });
+    Ok(Json(StatusCode::OK, Peeked { items: items.collect(), cursor }))
+}
+
+async fn purge(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    place: Place,
+) -> Result<impl IntoResponse, Problem> {
+    Ok(Json(StatusCode::OK, Purged { purged: empty(&services, &caller, &correlation, &place.path).await? }))
+}
+
+/// Deletes every message; says how many there were.
+pub async fn empty(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    path: &Path,
+) -> Result<u64, Problem> {
+    for _ in 0..5 {
+        let (planned, purged) = services.bus.purge(path).await?;
+        let action = Action::new("bus.purge", "entity", path.to_string()).details(json!({ "purged": purged }));
+        match services.audit.record_with(&caller.name(), &correlation.0, action, planned.writes.clone()).await {
+            Ok(_) => {
+                services.bus.carried_out(planned).await?;
+                return Ok(purged);
+            }
+            Err(Error::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Error::Throttled("the entity is contended".to_owned()).into())
+}
+
+async fn cancel(State(services): State<Services>, place: Place) -> Result<impl IntoResponse, Problem> {
+    let line = services.bus.line(&place.path)?;
+    let none = || Problem::not_found("no message is scheduled under this number");
+    let number: u64 = place.part("sequenceNumber").parse().map_err(|_| none())?;
+    if line.cancel(number).await? { Ok(StatusCode::NO_CONTENT) } else { Err(none()) }
+}
+
+async fn cancel_by_key(
+    State(services): State<Services>,
+    params: Params,
+    place: Place,
+) -> Result<impl IntoResponse, Problem> {
+    let Some(key) = params.text("key").map(ToOwned::to_owned) else {
+        return Err(Problem::invalid_field("key", "is missing; it says which messages are meant"));
+    };
+    params.finish()?;
+    // A message that was sent to a topic is scheduled in each of its subscriptions.
+    let lines = match services.bus.entity(&place.path.entity)?.body.clone() {
+        Body::Topic(subscriptions) if place.path.subscription.is_none() => {
+            subscriptions.values().map(|subscription| subscription.pair.main.clone()).collect()
+        }
+        _ => vec![services.bus.line(&place.path)?],
+    };
+    let mut cancelled = 0;
+    for line in &lines {
+        cancelled += cancel_all(line, &key, &services).await?;
+    }
+    match cancelled {
+        0 => Err(Problem::not_found("no message is scheduled under this key")),
+        cancelled => Ok(Json(StatusCode::OK, Cancelled { cancelled })),
+    }
+}
+
+async fn cancel_all(line: &std::sync::Arc<Line>, key: &str, services: &Services) -> Result<usize, Problem> {
+    let mut cancelled = 0;
+    loop {
+        let (prepared, count) = line.prepare_cancel(key).await?;
+        if count == 0 {
+            return Ok(cancelled);
+        }
+        match prepared.run(&*services.store).await {
+            Ok(_) => cancelled += count,
+            // One of them came due just now; look again.
+            Err(Error::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

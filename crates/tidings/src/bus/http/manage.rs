@@ -1,0 +1,331 @@
+//! `GET /bus`, and making, changing and deleting entities.
+
+use axum::extract::State;
+use axum::http::{Method, StatusCode};
+use axum::response::IntoResponse;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tidings_core::time;
+use tidings_store::Error;
+
+use super::Place;
+use crate::app::Services;
+use crate::audit::Action;
+use crate::bus::definition::{Definition, Kind};
+use crate::bus::entity::{Body, Entity, Origin, Record, Subscription};
+use crate::bus::figures::Figures;
+use crate::bus::line::Line;
+use crate::bus::path::{NAME_CHARS, Path, SUBSCRIPTION_CHARS, check_name};
+use crate::http::{CorrelationId, Json, JsonText, Problem, Route};
+use crate::tokens::{Caller, Scope};
+
+/// A writer that meets another one tries so often.
+const TRIES: usize = 5;
+
+#[must_use]
+pub fn routes() -> Vec<Route> {
+    let subscription = "/bus/{entity}/subscriptions/{subscription}";
+    vec![
+        Route::new(Method::GET, "/bus", "All queues, topics and subscriptions with their counts", list)
+            .scopes(&[Scope::Read])
+            .answer::<EntityList>(200, "Queues and topics in the order of their names"),
+        Route::new(Method::GET, "/bus/{entity}", "One queue or topic", get)
+            .scopes(&[Scope::Read])
+            .answer::<EntityView>(200, "The entity"),
+        Route::new(Method::PUT, "/bus/{entity}", "Make or change a queue or topic", put)
+            .scopes(&[Scope::Operate])
+            .body::<EntityBody>()
+            .answer::<EntityView>(200, "It was changed; its messages stay")
+            .answer::<EntityView>(201, "It was made")
+            .answer_empty(409, "It is in the configuration file, or of the other kind"),
+        Route::new(Method::DELETE, "/bus/{entity}", "Delete a queue or topic with its messages", delete)
+            .scopes(&[Scope::Operate])
+            .answer_empty(204, "It is deleted")
+            .answer_empty(409, "It is in the configuration file, or declared from the start"),
+        Route::new(Method::GET, "/bus/{entity}/subscriptions", "The subscriptions of a topic", subscriptions)
+            .scopes(&[Scope::Read])
+            .answer::<SubscriptionList>(200, "In the order of their names"),
+        Route::new(Method::GET, subscription, "One subscription", get)
+            .scopes(&[Scope::Read])
+            .answer::<EntityView>(200, "The subscription"),
+        Route::new(Method::PUT, subscription, "Make or change a subscription", put)
+            .scopes(&[Scope::Operate])
+            .body::<EntityBody>()
+            .answer::<EntityView>(200, "It was changed; its messages stay")
+            .answer::<EntityView>(201, "It was made; it gets what is sent from now on"),
+        Route::new(Method::DELETE, subscription, "Delete a subscription with its messages", delete)
+            .scopes(&[Scope::Operate])
+            .answer_empty(204, "It is deleted"),
+    ]
+}
+
+/// What can be said of an entity; the rest has defaults. A topic has no locks and no rules, and a queue no rules.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
+struct EntityBody {
+    /// `queue` or `topic`. Default `queue`, or what it is.
+    kind: Option<String>,
+    /// 1 to 2000, default 6.
+    max_delivery_count: Option<u64>,
+    /// 5 to 300, default 60.
+    lock_seconds: Option<u64>,
+    /// Waits between deliveries: `strategy` (exponential or fixed), `baseSeconds` 1, `factor` 2, `maxSeconds` 3600,
+    /// `jitter` true. Absent: an abandoned message can be received again at once.
+    retry: Option<crate::bus::definition::Retry>,
+    /// Default 0, messages do not expire.
+    default_ttl_seconds: Option<u64>,
+    /// Whether messages that expire go to the dead letters. Default false: they vanish.
+    dead_letter_on_expiration: Option<bool>,
+    /// How long message ids are remembered, 0 to 604800. Default 0: no duplicate detection.
+    duplicate_window_seconds: Option<u64>,
+    /// One message of a session at a time, in order. Fixed when the entity is made.
+    ordered: Option<bool>,
+    /// Of a subscription; none: it takes everything. Each has a `name`, exactly one of `sql`, `correlation`, `pattern`
+    /// and `key`, and perhaps an `action`.
+    rules: Option<Vec<crate::bus::definition::RuleDefinition>>,
+    /// Of a subscription: an endpoint that each message is delivered to.
+    push: Option<crate::bus::definition::Push>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct EntityView {
+    name: String,
+    /// Under which it is received from.
+    path: String,
+    #[serde(flatten)]
+    definition: Map<String, Value>,
+    /// `built-in`, `file` or `api`.
+    origin: &'static str,
+    updated_at: String,
+    updated_by: String,
+    /// Of a queue or subscription.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts: Option<CountsView>,
+    /// Of a topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subscriptions: Option<Vec<EntityView>>,
+}
+
+/// What is in a queue or subscription.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CountsView {
+    /// Can be received now.
+    active: u64,
+    /// Wait for their time or their next delivery.
+    scheduled: u64,
+    /// Received, and not settled yet.
+    locked: u64,
+    deferred: u64,
+    dead_lettered: u64,
+    /// Messages that ever came in.
+    incoming: u64,
+    /// Messages that were ever completed.
+    outgoing: u64,
+    /// Seconds since the oldest message was enqueued, of those that are active or locked.
+    oldest_age_seconds: Option<f64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct EntityList {
+    items: Vec<EntityView>,
+    cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SubscriptionList {
+    items: Vec<EntityView>,
+    cursor: Option<String>,
+}
+
+impl From<Figures> for CountsView {
+    fn from(figures: Figures) -> Self {
+        Self {
+            active: figures.active,
+            scheduled: figures.scheduled,
+            locked: figures.locked,
+            deferred: figures.deferred,
+            dead_lettered: figures.dead_lettered,
+            incoming: figures.incoming,
+            outgoing: figures.outgoing,
+            oldest_age_seconds: figures.oldest_age.map(|age| age.as_secs_f64()),
+        }
+    }
+}
+
+impl EntityView {
+    fn new(name: &str, record: &Record, line: Option<&std::sync::Arc<Line>>) -> Self {
+        let mut definition = match serde_json::to_value(record.shown()) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        };
+        let unused: &[&str] = match record.definition.kind {
+            Kind::Topic => &["maxDeliveryCount", "lockSeconds", "retry", "deadLetterOnExpiration", "ordered"],
+            Kind::Subscription => &["duplicateWindowSeconds"],
+            Kind::Queue => &[],
+        };
+        definition.retain(|field, _| !unused.contains(&field.as_str()));
+        if record.definition.kind == Kind::Subscription {
+            definition.entry("rules").or_insert_with(|| json!([]));
+        }
+        Self {
+            name: name.to_owned(),
+            path: record.path.clone(),
+            definition,
+            origin: record.origin.as_str(),
+            updated_at: time::iso_micros(record.updated_at),
+            updated_by: record.updated_by.clone(),
+            counts: line.map(|line| line.figures().into()),
+            subscriptions: None,
+        }
+    }
+
+    fn of_subscription(subscription: &Subscription) -> Self {
+        Self::new(&subscription.name, &subscription.record, Some(&subscription.pair.main))
+    }
+
+    fn of(entity: &Entity) -> Self {
+        let name = &entity.record.path;
+        match &entity.body {
+            Body::Queue(pair) => Self::new(name, &entity.record, Some(&pair.main)),
+            Body::Topic(subscriptions) => {
+                let subscriptions = subscriptions.values().map(|subscription| Self::of_subscription(subscription));
+                Self { subscriptions: Some(subscriptions.collect()), ..Self::new(name, &entity.record, None) }
+            }
+        }
+    }
+
+    fn find(services: &Services, path: &Path) -> Result<Self, Problem> {
+        let found = match &path.subscription {
+            Some(name) => services.bus.subscription(&path.entity, name).map(|found| Self::of_subscription(&found)),
+            None => services.bus.entity(&path.entity).map(|found| Self::of(&found)),
+        };
+        found.map_err(|_| Problem::not_found(format!("there is no entity {path} on the bus")))
+    }
+}
+
+async fn list(State(services): State<Services>) -> impl IntoResponse {
+    let items = services.bus.entities().iter().map(|entity| EntityView::of(entity)).collect();
+    Json(StatusCode::OK, EntityList { items, cursor: None })
+}
+
+async fn get(State(services): State<Services>, place: Place) -> Result<impl IntoResponse, Problem> {
+    Ok(Json(StatusCode::OK, EntityView::find(&services, &place.path)?))
+}
+
+async fn subscriptions(State(services): State<Services>, place: Place) -> Result<impl IntoResponse, Problem> {
+    let entity = services.bus.entity(&place.path.entity);
+    let entity = entity.map_err(|_| Problem::not_found(format!("there is no topic {}", place.path)))?;
+    let Body::Topic(subscriptions) = &entity.body else {
+        return Err(Problem::not_found(format!("{} is a queue, which has no subscriptions", place.path)));
+    };
+    let items = subscriptions.values().map(|found| EntityView::of_subscription(found)).collect();
+    Ok(Json(StatusCode::OK, SubscriptionList { items, cursor: None }))
+}
+
+async fn put(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    place: Place,
+    body: JsonText,
+) -> Result<impl IntoResponse, Problem> {
+    let fields = body.object()?;
+    let path = &place.path;
+    let name = |name: &str, most, field| check_name(name, most).map_err(|why| Problem::invalid_field(field, why));
+    name(&path.entity, NAME_CHARS, "name")?;
+    if let Some(subscription) = &path.subscription {
+        name(subscription, SUBSCRIPTION_CHARS, "name")?;
+        services
+            .bus
+            .entity(&path.entity)
+            .map_err(|_| Problem::not_found(format!("there is no topic {}", path.entity)))?;
+    }
+    for _ in 0..TRIES {
+        let before = services.bus.record(path);
+        refuse_file(before.as_ref())?;
+        let kind = kind(path, &fields, before.as_ref())?;
+        let definition = before.as_ref().map(|before| &before.definition);
+        let definition = Definition::read(kind, &fields, definition.filter(|before| before.kind == kind));
+        let definition = definition.map_err(Problem::invalid)?;
+        let by = caller.name();
+        let planned = services.bus.plan_put(path, definition, Origin::Api, &by).await?;
+        let action =
+            Action::new("bus.put", "entity", path.to_string()).details(json!({ "definition": hidden(&fields) }));
+        match services.audit.record_with(&by, &correlation.0, action, planned.writes.clone()).await {
+            Ok(_) => {
+                let status = if planned.created { StatusCode::CREATED } else { StatusCode::OK };
+                services.bus.carried_out(planned).await?;
+                return Ok(Json(status, EntityView::find(&services, path)?));
+            }
+            Err(Error::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Error::Throttled("the entity is contended".to_owned()).into())
+}
+
+fn kind(path: &Path, fields: &Map<String, Value>, before: Option<&Record>) -> Result<Kind, Problem> {
+    if path.subscription.is_some() {
+        return Ok(Kind::Subscription);
+    }
+    match fields.get("kind").filter(|kind| !kind.is_null()).map(|kind| kind.as_str().unwrap_or_default()) {
+        None => Ok(before.map_or(Kind::Queue, |before| before.definition.kind)),
+        Some("queue") => Ok(Kind::Queue),
+        Some("topic") => Ok(Kind::Topic),
+        Some(_) => Err(Problem::invalid_field("kind", "must be queue or topic")),
+    }
+}
+
+/// The body as the audit log may have it.
+fn hidden(fields: &Map<String, Value>) -> Value {
+    let mut fields = fields.clone();
+    if let Some(Value::Object(push)) = fields.get_mut("push")
+        && push.contains_key("secret")
+    {
+        push.insert("secret".to_owned(), crate::bus::definition::HIDDEN.into());
+    }
+    Value::Object(fields)
+}
+
+fn refuse_file(record: Option<&Record>) -> Result<(), Problem> {
+    match record.map(|record| record.origin) {
+        Some(Origin::File) => {
+            Err(Problem::conflict("this entity is in the configuration file; change it there and start again"))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn delete(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    place: Place,
+) -> Result<impl IntoResponse, Problem> {
+    let path = &place.path;
+    for _ in 0..TRIES {
+        let record = services.bus.record(path);
+        let Some(record) = record else {
+            return Err(Problem::not_found(format!("there is no entity {path} on the bus")));
+        };
+        refuse_file(Some(&record))?;
+        if record.origin == Origin::BuiltIn {
+            return Err(Problem::conflict("this entity is declared from the start and cannot be deleted; purge it"));
+        }
+        let planned = services.bus.plan_delete(path)?;
+        let action = Action::new("bus.delete", "entity", path.to_string());
+        match services.audit.record_with(&caller.name(), &correlation.0, action, planned.writes.clone()).await {
+            Ok(_) => {
+                services.bus.carried_out(planned).await?;
+                return Ok(StatusCode::NO_CONTENT);
+            }
+            Err(Error::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Error::Throttled("the entity is contended".to_owned()).into())
+}

@@ -1,0 +1,121 @@
+//! The HTTP face of the bus: the shape of the Service Bus REST API, batches, and management.
+
+mod broker_properties;
+pub mod desk;
+mod manage;
+mod receive;
+pub mod resubmit;
+mod send;
+pub mod view;
+
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
+
+use super::BusError;
+use super::line::LineError;
+use super::path::{DEAD_LETTERS, Path};
+use crate::http::{Problem, Route};
+
+#[must_use]
+pub fn routes() -> Vec<Route> {
+    let mut routes = manage::routes();
+    routes.extend(send::routes());
+    routes.extend(receive::routes());
+    routes.extend(desk::routes());
+    routes.extend(resubmit::routes());
+    routes
+}
+
+/// The same path in each of the four places messages are received from.
+macro_rules! paths {
+    ($rest:literal) => {
+        [
+            concat!("/bus/{entity}", $rest),
+            concat!("/bus/{entity}/$deadletterqueue", $rest),
+            concat!("/bus/{entity}/subscriptions/{subscription}", $rest),
+            concat!("/bus/{entity}/subscriptions/{subscription}/$deadletterqueue", $rest),
+        ]
+    };
+}
+pub(crate) use paths;
+
+/// The address with the words of the bus as the routes spell them, if it spells them otherwise: `Subscriptions` and
+/// `$DeadLetterQueue` are what many clients write.
+#[must_use]
+pub fn respell(uri: &Uri) -> Option<Uri> {
+    let path = uri.path();
+    path.strip_prefix("/bus/")?;
+    let words = ["subscriptions", DEAD_LETTERS];
+    let parts: Vec<&str> = path
+        .split('/')
+        // The third part is a queue's or topic's name, whatever it is.
+        .enumerate()
+        .map(|(place, part)| {
+            let known = words.iter().find(|word| place > 2 && part.eq_ignore_ascii_case(word));
+            known.copied().unwrap_or(part)
+        })
+        .collect();
+    let respelt = parts.join("/");
+    if respelt == path {
+        return None;
+    }
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{respelt}{query}").parse().ok()
+}
+
+/// What the path of a request names.
+pub struct Place {
+    pub path: Path,
+    params: Vec<(String, String)>,
+}
+
+impl Place {
+    /// Another part of the path.
+    pub fn part(&self, name: &str) -> &str {
+        self.params.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Place {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let dead = parts.extensions.get::<MatchedPath>().is_some_and(|path| path.as_str().contains(DEAD_LETTERS));
+        let params = RawPathParams::from_request_parts(parts, state).await;
+        let params = params.map_err(|_| Problem::bad_request("the path cannot be read"))?;
+        let params: Vec<(String, String)> =
+            params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let named = |name: &str| params.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+        let path = Path { entity: named("entity").unwrap_or_default(), subscription: named("subscription"), dead };
+        Ok(Self { path, params })
+    }
+}
+
+impl From<BusError> for Problem {
+    fn from(error: BusError) -> Self {
+        let detail = error.to_string();
+        match error {
+            // As Service Bus answers when there is no such entity.
+            BusError::NoEntity(_) => Self::new(StatusCode::GONE, "gone", detail),
+            BusError::OtherKind(_) | BusError::TooMany(_) => Self::conflict(detail),
+            BusError::WrongKind(_) => Self::bad_request(detail),
+            BusError::TooLarge(_) => Self::too_large(detail),
+            BusError::Invalid(errors) => Self::invalid(errors),
+            BusError::Line(error) => error.into(),
+            BusError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<LineError> for Problem {
+    fn from(error: LineError) -> Self {
+        let detail = error.to_string();
+        match error {
+            LineError::Gone => Self::new(StatusCode::GONE, "gone", detail),
+            LineError::LockLost => Self::new(StatusCode::NOT_FOUND, "lock-lost", detail),
+            LineError::AlreadyDead => Self::conflict(detail),
+            LineError::Store(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `POST /bus/{entity}/messages`: one message, or a batch.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tidings_core::envelope::FieldError;
+use tidings_core::json;
+
+use super::{Place, broker_properties};
+use crate::app::Services;
+use crate::bus::{Message, Sent};
+use crate::http::{CorrelationId, IdempotencySeed, Json, Problem, RequestIds, Route, media_type};
+use crate::tokens::Scope;
+
+/// The content type of a batch.
+const BATCH: &str = "application/vnd.microsoft.servicebus.json";
+/// Messages in a batch.
+pub const BATCH_MESSAGES: usize = 1000;
+
+#[must_use]
+pub fn routes() -> Vec<Route> {
+    vec![
+        Route::new(Method::POST, "/bus/{entity}/messages", "Send a message or a batch to a queue or topic", send)
+            .scopes(&[Scope::Ingest])
+            .body_as::<String>("application/octet-stream")
+            .answer::<SentView>(201, "The messages are on disk")
+            .answer_empty(410, "There is no such queue or topic"),
+    ]
+}
+
+/// What was sent. A message to a topic has a number in each subscription that takes it, and none where none does.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct SentView {
+    messages: Vec<SentMessage>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct SentMessage {
+    message_id: String,
+    path: String,
+    sequence_number: u64,
+}
+
+impl From<Sent> for SentMessage {
+    fn from(sent: Sent) -> Self {
+        Self { message_id: sent.message_id, path: sent.path, sequence_number: sent.sequence }
+    }
+}
+
+async fn send(
+    State(services): State<Services>,
+    correlation: CorrelationId,
+    place: Place,
+    seed: Option<Extension<IdempotencySeed>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    // Whether it exists comes first: nobody should mend a message for nothing.
+    services.bus.entity(&place.path.entity)?;
+    let ids = match seed {
+        Some(Extension(seed)) => RequestIds::Seeded(seed),
+        None => RequestIds::Fresh(&*services.ids, services.clock.now()),
+    };
+    let mut errors = Vec::new();
+    let mut messages = match media_type(&headers).as_str() {
+        BATCH => batch(&body, &mut errors)?,
+        _ => vec![one(&headers, body, &mut errors)?],
+    };
+    if !errors.is_empty() {
+        return Err(Problem::invalid(errors));
+    }
+    for (n, message) in messages.iter_mut().enumerate() {
+        if message.id.is_empty() {
+            message.id = ids.uuid(n).to_string();
+        }
+        message.correlation_id.get_or_insert_with(|| correlation.0.clone());
+    }
+    let sent = services.bus.send(&place.path.entity, messages).await?;
+    let messages = sent.into_iter().map(SentMessage::from).collect();
+    Ok(Json(StatusCode::CREATED, SentView { messages }).into_response())
+}
+
+fn one(headers: &HeaderMap, body: Bytes, errors: &mut Vec<FieldError>) -> Result<Message, Problem> {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let mut message = Message { body, content_type: content_type.map(ToOwned::to_owned), ..Message::default() };
+    if let Some(value) = headers.get(broker_properties::HEADER) {
+        match json::text(value.as_bytes()).map(json::parse::<Value>) {
+            Ok(Ok(Value::Object(fields))) => {
+                broker_properties::read(&fields, &mut message, "BrokerProperties.", errors)
+            }
+            _ => errors.push(FieldError::new("BrokerProperties", "must be a JSON object")),
+        }
+    }
+    message.properties = broker_properties::from_headers(headers, errors);
+    Ok(message)
+}
+
+fn batch(body: &Bytes, errors: &mut Vec<FieldError>) -> Result<Vec<Message>, Problem> {
+    let Value::Array(list) = json::parse::<Value>(json::text(body)?)? else {
+        return Err(Problem::invalid_field("", "a batch must be a JSON list of messages"));
+    };
+    if list.is_empty() || list.len() > BATCH_MESSAGES {
+        let why = format!("has {} messages, 1 to {BATCH_MESSAGES} are allowed", list.len());
+        return Err(Problem::invalid_field("", format!("the batch {why}")));
+    }
+    let mut messages = Vec::with_capacity(list.len());
+    for (place, value) in list.iter().enumerate() {
+        match value {
+            Value::Object(fields) => messages.push(batched(fields, place, errors)),
+            _ => errors.push(FieldError::new(format!("[{place}]"), "must be an object")),
+        }
+    }
+    Ok(messages)
+}
+
+fn batched(fields: &Map<String, Value>, place: usize, errors: &mut Vec<FieldError>) -> Message {
+    let mut message = Message::default();
+    let at = |name: &str| format!("[{place}].{name}");
+    let text = match fields.get("Body") {
+        None | Some(Value::Null) => "",
+        Some(Value::String(text)) => text,
+        Some(_) => {
+            errors.push(FieldError::new(at("Body"), "must be a string; JSON goes in as text"));
+            ""
+        }
+    };
+    message.body = match fields.get("IsBodyBase64") {
+        None | Some(Value::Null | Value::Bool(false)) => Bytes::from(text.to_owned()),
+        Some(Value::Bool(true)) => match base64::prelude::BASE64_STANDARD.decode(text) {
+            Ok(bytes) => Bytes::from(bytes),
+            Err(_) => {
+                errors.push(FieldError::new(at("Body"), "is not valid base64"));
+                Bytes::new()
+            }
+        },
+        Some(_) => {
+            errors.push(FieldError::new(at("IsBodyBase64"), "must be true or false"));
+            Bytes::new()
+        }
+    };
+    let object = |name: &str, errors: &mut Vec<FieldError>| match fields.get(name) {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(object)) => Some(object.clone()),
+        Some(_) => {
+            errors.push(FieldError::new(at(name), "must be an object"));
+            None
+        }
+    };
+    if let Some(properties) = object("BrokerProperties", errors) {
+        broker_properties::read(&properties, &mut message, &at("BrokerProperties."), errors);
+    }
+    if let Some(properties) = object("UserProperties", errors) {
+        message.properties = broker_properties::read_custom(&properties, &at("UserProperties"), errors);
+    }
+    message
+}

@@ -1,0 +1,317 @@
+//! Where the bus keeps what in the store.
+//!
+//! A line (a queue, a subscription, or the dead letters of either) has partitions of its own, named after its
+//! generation: a line that is purged or deleted gets a new one or none, and the old partitions are swept at leisure.
+//!
+//! | partition | sort key | holds |
+//! | --- | --- | --- |
+//! | `<gen>/m`, `<gen>/r` | position | messages that wait: in order, and those that came back |
+//! | `<gen>/d` | lane and position | deliveries of a message that waits |
+//! | `<gen>/s` | due time and number | scheduled messages, and those that wait for their next delivery |
+//! | `<gen>/n` | number | the due time of a scheduled message |
+//! | `<gen>/k` | business key and number | the same by business key |
+//! | `<gen>/f` | number | deferred messages |
+//! | `<gen>/x` | expiry time, lane and position | messages that expire |
+//! | `<entity gen>/c` | `0` | the counts of all lines of an entity |
+//! | `<gen>/h` | `0` | head positions and the numbers that are reserved |
+//! | `entities` | path | what an entity is |
+//! | `trash` | generation | partitions to be swept |
+//!
+//! One send is one put (and the counts); a delivery is one small put; completing is two deletes.
+
+use std::sync::LazyLock;
+
+use tidings_core::time::Timestamp;
+use tidings_store::{Change, Error, Item, Key, KeyKind, Range, Table, Write};
+
+/// Messages, and what is known of them. Without indexes and expiry, so that a put looks for nothing.
+#[must_use]
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> =
+        LazyLock::new(|| Table::new("tidings-bus", "line", KeyKind::S).sort("at", KeyKind::S));
+    &TABLE
+}
+
+/// What was seen before: ids of messages (duplicate detection), and what handlers have done. Expires by itself.
+#[must_use]
+pub fn seen_table() -> &'static Table {
+    static TABLE: LazyLock<Table> =
+        LazyLock::new(|| Table::new("tidings-bus-seen", "line", KeyKind::S).sort("id", KeyKind::S).ttl("ttl"));
+    &TABLE
+}
+
+/// The partition of the entities' descriptions.
+pub const ENTITIES: &str = "entities";
+/// The partition of what is to be swept.
+pub const TRASH: &str = "trash";
+
+/// A lane of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LaneId {
+    /// Messages that came back after a wait. Taken first.
+    Front,
+    Main,
+}
+
+impl LaneId {
+    #[must_use]
+    pub const fn letter(self) -> char {
+        match self {
+            Self::Front => 'r',
+            Self::Main => 'm',
+        }
+    }
+}
+
+/// Where a message is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    Lane(LaneId, u64),
+    Deferred(u64),
+}
+
+/// Every kind of partition that a line has, for sweeping.
+pub const PARTITIONS: [&str; 9] = ["m", "r", "d", "s", "n", "k", "f", "x", "h"];
+
+/// The keys of one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    generation: String,
+}
+
+/// Nineteen digits hold every number we make, and sort as text.
+#[must_use]
+pub fn digits(number: u64) -> String {
+    format!("{number:019}")
+}
+
+#[must_use]
+pub fn micros(at: Timestamp) -> u64 {
+    u64::try_from(at.as_microsecond()).unwrap_or(0)
+}
+
+#[must_use]
+pub fn from_micros(micros: u64) -> Timestamp {
+    Timestamp::from_microsecond(i64::try_from(micros).unwrap_or(i64::MAX)).unwrap_or(Timestamp::MAX)
+}
+
+/// The number in a sort key's last nineteen digits.
+#[must_use]
+pub fn number_of(item: &Item) -> Option<u64> {
+    let at = item.str("at")?;
+    at.get(at.len().checked_sub(19)?..)?.parse().ok()
+}
+
+impl Layout {
+    #[must_use]
+    pub fn new(generation: &str) -> Self {
+        Self { generation: generation.to_owned() }
+    }
+
+    #[must_use]
+    pub fn generation(&self) -> &str {
+        &self.generation
+    }
+
+    #[must_use]
+    pub fn partition(&self, kind: impl std::fmt::Display) -> String {
+        format!("{}/{kind}", self.generation)
+    }
+
+    #[must_use]
+    pub fn key(&self, place: Place) -> Key {
+        match place {
+            Place::Lane(lane, position) => Key::with_sort(self.partition(lane.letter()), digits(position)),
+            Place::Deferred(number) => Key::with_sort(self.partition("f"), digits(number)),
+        }
+    }
+
+    /// The record of a waiting message's deliveries.
+    #[must_use]
+    pub fn deliveries(&self, lane: LaneId, position: u64) -> Key {
+        Key::with_sort(self.partition("d"), format!("{}{}", lane.letter(), digits(position)))
+    }
+
+    /// The records of deliveries of a stretch of a lane.
+    #[must_use]
+    pub fn deliveries_range(lane: LaneId, first: u64, last: u64) -> Range {
+        let key = |position| format!("{}{}", lane.letter(), digits(position)).into();
+        Range::Between(key(first), key(last))
+    }
+
+    #[must_use]
+    pub fn expiry(&self, at: Timestamp, lane: LaneId, position: u64) -> Key {
+        let sort = format!("{}{}{}", digits(micros(at)), lane.letter(), digits(position));
+        Key::with_sort(self.partition("x"), sort)
+    }
+
+    #[must_use]
+    pub fn timed(&self, due: Timestamp, number: u64) -> Key {
+        Key::with_sort(self.partition("s"), format!("{}#{}", digits(micros(due)), digits(number)))
+    }
+
+    #[must_use]
+    pub fn numbered(&self, number: u64) -> Key {
+        Key::with_sort(self.partition("n"), digits(number))
+    }
+
+    #[must_use]
+    pub fn keyed(&self, key: &str, number: u64) -> Key {
+        Key::with_sort(self.partition("k"), format!("{key}#{}", digits(number)))
+    }
+
+    #[must_use]
+    pub fn head(&self) -> Key {
+        Key::with_sort(self.partition("h"), "0")
+    }
+}
+
+/// A small item with a due time.
+#[must_use]
+pub fn pointer(key: &Key, due: Timestamp) -> Write {
+    let item = table().key_item(key).with("due", i64::try_from(micros(due)).unwrap_or(i64::MAX));
+    Write::put(table(), item)
+}
+
+/// The lane and position in the sort key of an expiry.
+pub fn expiring(item: &Item) -> Result<(LaneId, u64), Error> {
+    let letter = item.str("at").and_then(|at| at.get(19..20));
+    let lane = match letter {
+        Some("r") => Some(LaneId::Front),
+        Some("m") => Some(LaneId::Main),
+        _ => None,
+    };
+    lane.zip(number_of(item)).ok_or_else(|| Error::Corrupt("an expiry of the bus cannot be read".to_owned()))
+}
+
+/// How a transaction changes the counts of one line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Delta {
+    /// Messages in the lanes.
+    pub waiting: i64,
+    pub scheduled: i64,
+    pub deferred: i64,
+    /// Messages that came in, ever.
+    pub incoming: i64,
+    /// Messages that went out, ever: completed, or received and deleted.
+    pub outgoing: i64,
+}
+
+impl Delta {
+    const NAMES: [&'static str; 5] = ["waiting", "scheduled", "deferred", "incoming", "outgoing"];
+
+    fn parts(&self) -> [i64; 5] {
+        [self.waiting, self.scheduled, self.deferred, self.incoming, self.outgoing]
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.waiting += other.waiting;
+        self.scheduled += other.scheduled;
+        self.deferred += other.deferred;
+        self.incoming += other.incoming;
+        self.outgoing += other.outgoing;
+    }
+
+    /// The counts of the line of that generation in the item of its entity.
+    #[must_use]
+    pub fn read(item: &Item, generation: &str) -> Self {
+        let count = |name: &str| item.int(&format!("{generation}.{name}")).unwrap_or(0);
+        let [waiting, scheduled, deferred, incoming, outgoing] = Self::NAMES.map(count);
+        Self { waiting, scheduled, deferred, incoming, outgoing }
+    }
+}
+
+#[must_use]
+pub fn counts_key(entity_generation: &str) -> Key {
+    Key::with_sort(format!("{entity_generation}/c"), "0")
+}
+
+/// The write that counts; none if nothing changes.
+pub fn count<'a>(entity_generation: &str, deltas: impl IntoIterator<Item = (&'a String, &'a Delta)>) -> Option<Write> {
+    let changes: Vec<_> = deltas
+        .into_iter()
+        .flat_map(|(generation, delta)| {
+            let parts = Delta::NAMES.into_iter().zip(delta.parts()).filter(|(_, by)| *by != 0);
+            parts.map(move |(name, by)| Change::Add(format!("{generation}.{name}").into(), by))
+        })
+        .collect();
+    if changes.is_empty() { None } else { Some(Write::update(table(), counts_key(entity_generation), changes)) }
+}
+
+/// Makes one write of those that count for the same entity: several parts may send to it in one transaction, and an
+/// item may be written only once in it. The first stays where it is.
+pub fn join_counts(writes: &mut Vec<Write>) {
+    let counts = |write: &Write| match write {
+        Write::Update { table: of, key, .. } if of.name() == table().name() => Some(key.clone()),
+        _ => None,
+    };
+    let mut place = 0;
+    while let Some(write) = writes.get(place) {
+        let first = counts(write).and_then(|key| {
+            writes.iter().take(place).position(|earlier| counts(earlier).is_some_and(|known| known == key))
+        });
+        let Some(first) = first else {
+            place += 1;
+            continue;
+        };
+        if let (Write::Update { changes: more, .. }, Some(Write::Update { changes, .. })) =
+            (writes.remove(place), writes.get_mut(first))
+        {
+            more.into_iter().for_each(|change| join(changes, change));
+        }
+    }
+}
+
+fn join(changes: &mut Vec<Change>, change: Change) {
+    let same = |known: &&mut Change| matches!((known, &change), (Change::Add(a, _), Change::Add(b, _)) if a == b);
+    match (changes.iter_mut().find(same), &change) {
+        (Some(Change::Add(_, sum)), Change::Add(_, by)) => *sum += by,
+        _ => changes.push(change),
+    }
+}
+
+/// Forgets the counts of a line that is no more.
+#[must_use]
+pub fn uncount(entity_generation: &str, generation: &str) -> Write {
+    Write::update(table(), counts_key(entity_generation), uncount_changes(generation))
+}
+
+#[must_use]
+pub fn uncount_changes(generation: &str) -> Vec<Change> {
+    Delta::NAMES.iter().map(|name| Change::Remove(format!("{generation}.{name}").into())).collect()
+}
+
+/// Notes that the partitions of a generation are to be swept.
+#[must_use]
+pub fn trash(generation: &str) -> Write {
+    Write::put(table(), Item::new().with("line", TRASH).with("at", generation))
+}
+
+/// The same for two generations in one item.
+#[must_use]
+pub fn trash_both(one: &str, other: &str) -> Write {
+    Write::put(table(), Item::new().with("line", TRASH).with("at", one).with("and", other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_one_entity_become_one_write() {
+        let delta = |waiting| Delta { waiting, incoming: 1, ..Delta::default() };
+        let one = count("e", [(&"g".to_owned(), &delta(1))]).unwrap();
+        let two = count("e", [(&"g".to_owned(), &delta(2)), (&"h".to_owned(), &delta(1))]).unwrap();
+        let other = count("f", [(&"g".to_owned(), &delta(1))]).unwrap();
+        let mut writes = vec![trash("x"), one, other.clone(), two];
+        join_counts(&mut writes);
+        let joined = Write::update(
+            table(),
+            counts_key("e"),
+            [("g.waiting", 3), ("g.incoming", 2), ("h.waiting", 1), ("h.incoming", 1)]
+                .map(|(name, by)| Change::Add(name.into(), by))
+                .into(),
+        );
+        assert_eq!(writes, [trash("x"), joined, other]);
+    }
+}

@@ -1,0 +1,322 @@
+//! Making, changing, purging and deleting entities.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidings_core::time::Timestamp;
+use tidings_store::{Condition, Error, Query, Write};
+
+use super::definition::{Definition, Kind};
+use super::entity::{Body, Entity, Origin, Pair, Record, Subscription};
+use super::layout::{self, Delta};
+use super::line::{Line, Origin as LineOrigin};
+use super::path::{DEAD_LETTERS, Path};
+use super::state::Settings;
+use super::{Bus, BusError};
+
+/// Queues and topics there can be, and subscriptions of one topic: the copies of a message are one transaction.
+pub const ENTITIES: usize = 1000;
+pub const SUBSCRIPTIONS: usize = 40;
+/// Who writes what is in the configuration file.
+const CONFIGURATION: &str = "configuration";
+
+/// A change of an entity: the writes, and what follows once they are durable.
+pub struct Planned {
+    pub writes: Vec<Write>,
+    pub created: bool,
+    record: Record,
+    /// Lines that are replaced or gone.
+    closing: Vec<Arc<Line>>,
+    what: What,
+}
+
+enum What {
+    Put,
+    Delete,
+}
+
+impl Bus {
+    /// Reads every entity and opens its lines.
+    pub(super) async fn load(&self) -> Result<(), Error> {
+        let mut records = Vec::new();
+        let mut query = Query::new(layout::ENTITIES).limit(500);
+        loop {
+            let page = self.shared.store.query(layout::table(), &query).await?;
+            for item in &page.items {
+                records.push(Record::from_item(item)?);
+            }
+            if page.next.is_none() {
+                break;
+            }
+            query = query.after(page.next);
+        }
+        // A topic comes before its subscriptions: its path is the beginning of theirs.
+        for record in records {
+            self.install(record).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the entities of the configuration exist as it says, and those declared from the start at all.
+    pub async fn declare(&self, declared: &[(Path, Definition, Origin)]) -> Result<(), Error> {
+        for (path, definition, origin) in declared {
+            let before = self.record(path);
+            let unchanged = before.as_ref().is_some_and(|before| match origin {
+                Origin::BuiltIn => true,
+                _ => before.origin == *origin && before.definition == *definition,
+            });
+            if unchanged || before.as_ref().is_some_and(|before| before.definition.kind != definition.kind) {
+                continue;
+            }
+            match self.plan_put(path, definition.clone(), *origin, CONFIGURATION).await {
+                Ok(planned) => {
+                    self.shared.store.transact(planned.writes.clone()).await?;
+                    self.carried_out(planned).await?;
+                }
+                Err(BusError::Store(error)) => return Err(error),
+                Err(error) => tracing::warn!(entity = %path, %error, "an entity of the configuration cannot be made"),
+            }
+        }
+        // What is no longer in the file stays, with its messages, and can be deleted through the API.
+        let is_declared = |path: &str| declared.iter().any(|(known, ..)| known.to_string() == path);
+        for record in self.records().into_iter().filter(|record| record.origin == Origin::File) {
+            if !is_declared(&record.path) {
+                let free = Record { origin: Origin::Api, ..record.clone() };
+                self.shared.store.transact(vec![free.write(Some(&record))?]).await?;
+                self.install(free).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes or changes an entity.
+    pub async fn plan_put(
+        &self,
+        path: &Path,
+        definition: Definition,
+        origin: Origin,
+        by: &str,
+    ) -> Result<Planned, BusError> {
+        let before = self.record(path);
+        if let Some(before) = &before
+            && before.definition.kind != definition.kind
+        {
+            return Err(BusError::OtherKind(before.definition.kind));
+        }
+        let now = self.shared.clock.now();
+        let topic = match &path.subscription {
+            Some(_) => Some(self.topic(&path.entity)?),
+            None => None,
+        };
+        if before.is_none() {
+            self.check_room(topic.as_deref())?;
+        }
+        let generation = || self.generation(now);
+        let fresh = |record: Option<&String>| record.cloned().unwrap_or_else(generation);
+        let record = Record {
+            path: path.to_string(),
+            origin,
+            generation: match (&before, &topic) {
+                (Some(before), _) => before.generation.clone(),
+                (None, Some(topic)) => topic.record.generation.clone(),
+                (None, None) => generation(),
+            },
+            main: fresh(before.as_ref().map(|before| &before.main)),
+            dead: fresh(before.as_ref().map(|before| &before.dead)),
+            definition,
+            updated_at: now,
+            updated_by: by.to_owned(),
+        };
+        let mut writes = vec![record.write(before.as_ref())?];
+        if let Some(topic) = topic {
+            // The topic must not go away meanwhile.
+            writes.push(Write::check(layout::table(), Record::key(&topic.record.path), Condition::Exists));
+        }
+        Ok(Planned { writes, created: before.is_none(), record, closing: Vec::new(), what: What::Put })
+    }
+
+    fn check_room(&self, topic: Option<&Entity>) -> Result<(), BusError> {
+        match topic {
+            Some(Entity { body: Body::Topic(subscriptions), .. }) if subscriptions.len() >= SUBSCRIPTIONS => {
+                Err(BusError::TooMany(format!("a topic can have {SUBSCRIPTIONS} subscriptions")))
+            }
+            None if self.entities().len() >= ENTITIES => {
+                Err(BusError::TooMany(format!("there can be {ENTITIES} queues and topics")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Deletes an entity with its messages; a topic with its subscriptions.
+    pub fn plan_delete(&self, path: &Path) -> Result<Planned, BusError> {
+        let record = self.record(path).ok_or_else(|| BusError::NoEntity(path.to_string()))?;
+        let unchanged = Condition::Equals("main".into(), record.main.clone().into());
+        let mut writes = vec![Write::delete(layout::table(), Record::key(&record.path)).when(unchanged)];
+        let mut closing = Vec::new();
+        let mut dispose = |pair: &Pair, writes: &mut Vec<Write>| {
+            for line in [&pair.main, &pair.dead] {
+                writes.push(layout::trash(line.layout.generation()));
+                closing.push(Arc::clone(line));
+            }
+        };
+        let entity = self.entity(&path.entity)?;
+        match (&entity.body, &path.subscription) {
+            (Body::Queue(pair), _) => {
+                dispose(pair, &mut writes);
+                writes.push(Write::delete(layout::table(), layout::counts_key(&record.generation)));
+            }
+            (Body::Topic(subscriptions), Some(name)) => {
+                let found = subscriptions.get(name).ok_or_else(|| BusError::NoEntity(path.to_string()))?;
+                dispose(&found.pair, &mut writes);
+                let mut uncount = Vec::new();
+                for line in [&found.pair.main, &found.pair.dead] {
+                    uncount.extend(layout::uncount_changes(line.layout.generation()));
+                }
+                writes.push(Write::update(layout::table(), layout::counts_key(&record.generation), uncount));
+            }
+            (Body::Topic(subscriptions), None) => {
+                for subscription in subscriptions.values() {
+                    writes.push(Write::delete(layout::table(), Record::key(&subscription.record.path)));
+                    // Their records are swept by generation; forty of them and the topic fit in one transaction.
+                    writes.push(layout::trash_both(
+                        subscription.pair.main.layout.generation(),
+                        subscription.pair.dead.layout.generation(),
+                    ));
+                    closing.push(Arc::clone(&subscription.pair.main));
+                    closing.push(Arc::clone(&subscription.pair.dead));
+                }
+                writes.push(Write::delete(layout::table(), layout::counts_key(&record.generation)));
+            }
+        }
+        Ok(Planned { writes, created: false, record, closing, what: What::Delete })
+    }
+
+    /// Takes every message out of a line at once, however many: it gets new partitions, and the old ones are swept.
+    pub async fn purge(&self, path: &Path) -> Result<(Planned, u64), BusError> {
+        let line = self.line(path)?;
+        let whole = Path { dead: false, ..path.clone() };
+        let before = self.record(&whole).ok_or_else(|| BusError::NoEntity(path.to_string()))?;
+        let counts = line.state().counts;
+        let now = self.shared.clock.now();
+        let mut record = Record { updated_at: now, ..before.clone() };
+        let slot = if path.dead { &mut record.dead } else { &mut record.main };
+        *slot = self.generation(now);
+        let writes = vec![
+            record.write(Some(&before))?,
+            layout::trash(line.layout.generation()),
+            layout::uncount(&record.generation, line.layout.generation()),
+        ];
+        let purged = u64::try_from(counts.waiting + counts.scheduled + counts.deferred).unwrap_or(0);
+        Ok((Planned { writes, created: false, record, closing: vec![line], what: What::Put }, purged))
+    }
+
+    /// Follows a change that is durable.
+    pub async fn carried_out(&self, planned: Planned) -> Result<(), Error> {
+        let Planned { record, closing, what, .. } = planned;
+        match what {
+            What::Put => self.install(record).await?,
+            What::Delete => self.uninstall(&record),
+        }
+        closing.iter().for_each(|line| line.close());
+        Ok(())
+    }
+
+    fn generation(&self, now: Timestamp) -> String {
+        self.shared.ids.uuid(now).simple().to_string()
+    }
+
+    /// Lets an entity run as its record says.
+    async fn install(&self, record: Record) -> Result<(), Error> {
+        let Some(path) = Path::parse(&record.path) else {
+            return Err(Error::Corrupt(format!("{} is no path of the bus", record.path)));
+        };
+        match (&path.subscription, record.definition.kind) {
+            (None, Kind::Topic) => {
+                let mut entities = self.write_entities();
+                let body = match entities.get(&record.path).map(|entity| &entity.body) {
+                    Some(body @ Body::Topic(_)) => body.clone(),
+                    _ => Body::Topic(BTreeMap::new()),
+                };
+                entities.insert(record.path.clone(), Arc::new(Entity { record, body }));
+            }
+            (None, _) => {
+                let before = self.entity(&record.path).ok().and_then(|entity| match &entity.body {
+                    Body::Queue(pair) => Some(pair.clone()),
+                    Body::Topic(_) => None,
+                });
+                let pair = self.open_pair(&record, before).await?;
+                let entity = Entity { body: Body::Queue(pair), record };
+                self.write_entities().insert(entity.record.path.clone(), Arc::new(entity));
+            }
+            (Some(name), _) => {
+                let before = self.subscription(&path.entity, name).ok().map(|before| before.pair.clone());
+                let pair = self.open_pair(&record, before).await?;
+                let rules = Subscription::rules_of(&record.definition);
+                let subscription = Arc::new(Subscription { name: name.clone(), rules, pair, record });
+                let mut entities = self.write_entities();
+                if let Some(topic) = entities.get(&path.entity)
+                    && let Body::Topic(subscriptions) = &topic.body
+                {
+                    let mut subscriptions = subscriptions.clone();
+                    subscriptions.insert(name.clone(), subscription);
+                    let entity = Entity { record: topic.record.clone(), body: Body::Topic(subscriptions) };
+                    entities.insert(path.entity.clone(), Arc::new(entity));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn uninstall(&self, record: &Record) {
+        let Some(path) = Path::parse(&record.path) else { return };
+        let mut entities = self.write_entities();
+        match &path.subscription {
+            None => drop(entities.remove(&path.entity)),
+            Some(name) => {
+                if let Some(topic) = entities.get(&path.entity)
+                    && let Body::Topic(subscriptions) = &topic.body
+                {
+                    let mut subscriptions = subscriptions.clone();
+                    subscriptions.remove(name);
+                    let entity = Entity { record: topic.record.clone(), body: Body::Topic(subscriptions) };
+                    entities.insert(path.entity.clone(), Arc::new(entity));
+                }
+            }
+        }
+    }
+
+    /// The lines of a record: those that run already, where the generation is the same.
+    async fn open_pair(&self, record: &Record, before: Option<Pair>) -> Result<Pair, Error> {
+        let settings = record.definition.settings();
+        let of_dead = Settings::of_dead_letters(settings.lock);
+        let counts = self.shared.store.get(layout::table(), &layout::counts_key(&record.generation)).await?;
+        let counts = counts.unwrap_or_default();
+        let open = |path: String, generation: &str, settings: Settings, dead: Option<Arc<Line>>| {
+            let origin = LineOrigin {
+                path,
+                entity: record.generation.clone(),
+                generation: generation.to_owned(),
+                settings,
+                dead,
+            };
+            Line::open(Arc::clone(&self.shared), origin, Delta::read(&counts, generation))
+        };
+        let same = |line: &Arc<Line>, generation: &str| line.layout.generation() == generation;
+        let dead = match before.as_ref().map(|pair| &pair.dead).filter(|line| same(line, &record.dead)) {
+            Some(line) => {
+                line.change_settings(of_dead);
+                Arc::clone(line)
+            }
+            None => open(format!("{}/{DEAD_LETTERS}", record.path), &record.dead, of_dead, None).await?,
+        };
+        let main = match before.as_ref().map(|pair| &pair.main).filter(|line| same(line, &record.main)) {
+            Some(line) => {
+                line.change_settings(settings);
+                line.change_dead(Arc::clone(&dead));
+                Arc::clone(line)
+            }
+            None => open(record.path.clone(), &record.main, settings, Some(Arc::clone(&dead))).await?,
+        };
+        Ok(Pair { main, dead })
+    }
+}

@@ -1,0 +1,379 @@
+//! The bus: durable queues, topics with subscriptions, dead letters and schedules (seed 003), in the words of Azure
+//! Service Bus. This is the broker; `http` is one face of it, and it knows nothing of faces.
+//!
+//! # For other parts of the program
+//!
+//! ```ignore
+//! // A message of its own: durable when it returns.
+//! bus.send("ocr-processing-queue", vec![Message::json("id", &json!({ "invoiceId": … }))]).await?;
+//!
+//! // A message in somebody else's transaction: both, or neither.
+//! let prepared = bus.prepare("domain-events-topic", message).await?;   // fan-out to subscriptions happens here
+//! let prepared = prepared.and(bus.prepare("other-queue", another).await?);   // always join before use
+//! writes.extend(prepared.writes());
+//! let outcome = store.transact(writes).await;
+//! prepared.resolve(&outcome);           // or `committed()` / `aborted()`; what is dropped is looked up in the store
+//!
+//! // A scheduled message (`deliver_at`) with a business key (`key`), and its cancellation in a transaction.
+//! let (prepared, count) = bus.prepare_cancel("transfer-expiration-queue", "transfer-7").await?;
+//!
+//! // A handler: a consumer in this process.
+//! bus.register(Path::queue("ocr-processing-queue"), Arc::new(MyHandler), Consumer { timeout, ..Consumer::default() });
+//! ```
+//!
+//! A handler (`handler::Handler`) gets a delivery and a deadline and answers `Done(writes)`, `Retry(why)` or
+//! `Permanent(why)`. `Done`'s writes, the record that it was handled and the end of the message are one transaction.
+//!
+//! # How it is built
+//!
+//! `layout` is what lies where in the store. `lane` and `state` decide, purely: a bounded window on each lane, locks,
+//! order. `line` and `settle` carry it out, `timed` does what the clock demands, `worker` is the clock. `prepared` holds
+//! writes and what to tell the lines once they are durable. `entity`, `definition` and `manage` are queues, topics and
+//! subscriptions; `filter` decides who gets a copy; `desk` deals with dead letters.
+//!
+//! Durable are messages, deliveries, schedules and dead letters. Windows, locks and timers are in memory and die with
+//! the process: what was locked is delivered again, and counted. On a store that several processes share, the writes of
+//! a line must carry the condition that this process owns it; `Prepared` is the one place they all pass.
+
+pub mod declared;
+pub mod definition;
+pub mod desk;
+pub mod entity;
+pub mod figures;
+pub mod filter;
+pub mod handler;
+pub mod http;
+pub mod lane;
+pub mod layout;
+pub mod line;
+pub mod manage;
+pub mod message;
+mod metrics;
+pub mod path;
+pub mod prepared;
+pub mod push;
+mod receive;
+pub mod resubmit;
+pub mod settle;
+pub mod state;
+mod timed;
+pub mod worker;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tidings_core::envelope::FieldError;
+use tidings_core::ids::IdSource;
+use tidings_core::time::Clock;
+use tidings_store::{Error, Item, Store, Write};
+use tokio::sync::{mpsc, watch};
+
+use definition::Kind;
+use entity::{Body, Entity, Record, Subscription};
+pub use layout::{seen_table, table};
+use line::{Line, LineError, Shared};
+pub use message::Message;
+pub use path::Path;
+pub use prepared::{Prepared, Sent};
+
+/// Bytes of a message: its body and its properties together, and its properties alone.
+pub const MESSAGE_BYTES: usize = 262_144;
+pub const PROPERTY_BYTES: usize = 65_536;
+/// What a message may take in the store, with room left for what becomes of it.
+const STORED_BYTES: usize = 340_000;
+
+/// Why the bus does not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum BusError {
+    #[error("there is no entity {0} on the bus")]
+    NoEntity(String),
+    #[error("it is a {0:?} already, and what an entity is cannot change")]
+    OtherKind(Kind),
+    #[error("{0}")]
+    WrongKind(String),
+    #[error("{0} already, and no more are possible")]
+    TooMany(String),
+    #[error("{0}")]
+    TooLarge(String),
+    #[error("the message is no event of its kind: {}", .0.iter().map(|e| format!("{} {}", e.field, e.message)).collect::<Vec<_>>().join("; "))]
+    Invalid(Vec<FieldError>),
+    #[error(transparent)]
+    Line(#[from] LineError),
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+/// The broker.
+pub struct Bus {
+    pub shared: Arc<Shared>,
+    entities: RwLock<BTreeMap<String, Arc<Entity>>>,
+    doubts: tokio::sync::Mutex<Option<mpsc::UnboundedReceiver<Prepared>>>,
+}
+
+/// The bus with its entities, and those of the configuration.
+pub async fn open(
+    config: &crate::config::Config,
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    ids: &Arc<dyn IdSource>,
+    stopping: watch::Receiver<bool>,
+) -> Result<Arc<Bus>, Error> {
+    let bus = Bus::open(Arc::clone(store), Arc::clone(clock), Arc::clone(ids), stopping).await?;
+    bus.declare(&declared::all(config)).await?;
+    Ok(bus)
+}
+
+impl Bus {
+    /// Opens the bus with the entities that are stored.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn IdSource>,
+        stopping: watch::Receiver<bool>,
+    ) -> Result<Arc<Self>, Error> {
+        let (sender, doubts) = mpsc::unbounded_channel();
+        let alarm = tokio::sync::Notify::new();
+        let times = figures::Times::default();
+        let shared = Arc::new(Shared { store, clock, ids, doubts: sender, alarm, stopping, times });
+        let bus = Arc::new(Self { shared, entities: RwLock::default(), doubts: tokio::sync::Mutex::new(Some(doubts)) });
+        bus.load().await?;
+        Ok(bus)
+    }
+
+    // ---- finding -------------------------------------------------------------------------------------------------
+
+    fn read_entities(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<Entity>>> {
+        self.entities.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_entities(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Arc<Entity>>> {
+        self.entities.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues and topics in the order of their names.
+    #[must_use]
+    pub fn entities(&self) -> Vec<Arc<Entity>> {
+        self.read_entities().values().cloned().collect()
+    }
+
+    #[must_use]
+    pub fn lines(&self) -> Vec<Arc<Line>> {
+        self.read_entities().values().flat_map(|entity| entity.lines().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    pub fn entity(&self, name: &str) -> Result<Arc<Entity>, BusError> {
+        self.read_entities().get(name).cloned().ok_or_else(|| BusError::NoEntity(name.to_owned()))
+    }
+
+    fn topic(&self, name: &str) -> Result<Arc<Entity>, BusError> {
+        let entity = self.entity(name)?;
+        match entity.body {
+            Body::Topic(_) => Ok(entity),
+            Body::Queue(_) => Err(BusError::WrongKind(format!("{name} is a queue; only topics have subscriptions"))),
+        }
+    }
+
+    pub fn subscription(&self, topic: &str, name: &str) -> Result<Arc<Subscription>, BusError> {
+        let found = match &self.topic(topic)?.body {
+            Body::Topic(subscriptions) => subscriptions.get(name).cloned(),
+            Body::Queue(_) => None,
+        };
+        found.ok_or_else(|| BusError::NoEntity(Path::subscription(topic, name).to_string()))
+    }
+
+    /// What is received from under a path.
+    pub fn line(&self, path: &Path) -> Result<Arc<Line>, BusError> {
+        let pair = match &path.subscription {
+            Some(name) => self.subscription(&path.entity, name)?.pair.clone(),
+            None => match &self.entity(&path.entity)?.body {
+                Body::Queue(pair) => pair.clone(),
+                Body::Topic(_) => {
+                    let why = format!("{} is a topic; messages are received from its subscriptions", path.entity);
+                    return Err(BusError::WrongKind(why));
+                }
+            },
+        };
+        Ok(if path.dead { pair.dead } else { pair.main })
+    }
+
+    #[must_use]
+    pub fn record(&self, path: &Path) -> Option<Record> {
+        match &path.subscription {
+            Some(name) => self.subscription(&path.entity, name).ok().map(|found| found.record.clone()),
+            None => self.entity(&path.entity).ok().map(|found| found.record.clone()),
+        }
+    }
+
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        let mut records = Vec::new();
+        for entity in self.entities() {
+            records.push(entity.record.clone());
+            if let Body::Topic(subscriptions) = &entity.body {
+                records.extend(subscriptions.values().map(|subscription| subscription.record.clone()));
+            }
+        }
+        records
+    }
+
+    // ---- sending -------------------------------------------------------------------------------------------------
+
+    /// Sends messages to a queue or topic; durable when it returns. A message whose id was seen within the entity's
+    /// window is taken and dropped. Nothing is sent if one of them cannot be.
+    pub async fn send(&self, entity: &str, messages: Vec<Message>) -> Result<Vec<Sent>, BusError> {
+        let entity = self.entity(entity)?;
+        for message in &messages {
+            check_size(message)?;
+        }
+        self.judge(&entity, &messages)?;
+        let mut transactions: Vec<Prepared> = Vec::new();
+        let detects = entity.record.definition.duplicate_window_seconds > 0;
+        for message in messages {
+            let marker = self.marker(&entity, &message);
+            let mut prepared = self.prepare_for(&entity, message).await?;
+            if let Some(marker) = marker {
+                prepared.write_first(marker);
+            }
+            match transactions.last() {
+                // A duplicate must not take others with it.
+                Some(last) if !detects && last.fits(&prepared) => {
+                    let last = transactions.pop().unwrap_or_default();
+                    transactions.push(last.and(prepared));
+                }
+                _ => transactions.push(prepared),
+            }
+        }
+        let sent = transactions.iter().flat_map(|prepared| prepared.sent.clone()).collect();
+        transactions.retain(|prepared| !prepared.is_empty());
+        for outcome in Prepared::run_each(&*self.shared.store, transactions).await {
+            match outcome {
+                Err(error) if detects && error.conflict_on(0).is_some() => {}
+                outcome => outcome?,
+            }
+        }
+        Ok(sent)
+    }
+
+    /// What is a business event must be a good one, by whatever door it comes (S003-71).
+    fn judge(&self, entity: &Entity, messages: &[Message]) -> Result<(), BusError> {
+        let now = self.shared.clock.now();
+        let mut errors = Vec::new();
+        for (place, message) in messages.iter().enumerate() {
+            let wrong = crate::business::message::check(&entity.record.path, message, now);
+            errors.extend(wrong.into_iter().map(|error| match messages.len() {
+                1 => error,
+                _ => FieldError::new(format!("[{place}].{}", error.field), error.message),
+            }));
+        }
+        if errors.is_empty() { Ok(()) } else { Err(BusError::Invalid(errors)) }
+    }
+
+    /// The writes that send a message, for the caller's own transaction. Empty if nobody would get it, or if its id was
+    /// seen before.
+    pub async fn prepare(&self, entity: &str, message: Message) -> Result<Prepared, BusError> {
+        let entity = self.entity(entity)?;
+        check_size(&message)?;
+        let marker = self.marker(&entity, &message);
+        if let Some(Write::Put { table, item, .. }) = &marker
+            && self.shared.store.get(table, &table.key_of(item)?).await?.is_some()
+        {
+            return Ok(Prepared::default());
+        }
+        let mut prepared = self.prepare_for(&entity, message).await?;
+        if let Some(marker) = marker {
+            prepared.write_first(marker.when(tidings_store::Condition::None));
+        }
+        Ok(prepared)
+    }
+
+    /// The writes that cancel the scheduled messages with this business key, and how many they are.
+    pub async fn prepare_cancel(&self, entity: &str, key: &str) -> Result<(Prepared, usize), BusError> {
+        let line = self.line(&Path::queue(entity))?;
+        Ok(line.prepare_cancel(key).await?)
+    }
+
+    async fn prepare_for(&self, entity: &Entity, message: Message) -> Result<Prepared, BusError> {
+        let now = self.shared.clock.now();
+        let subscriptions = match &entity.body {
+            Body::Queue(pair) => return Ok(pair.main.prepare(message, now).await?),
+            Body::Topic(subscriptions) => subscriptions,
+        };
+        let mut message = message;
+        let ttl = entity.record.definition.settings().ttl;
+        message.ttl = match (message.ttl, ttl) {
+            (Some(own), Some(most)) => Some(own.min(most)),
+            (own, most) => own.or(most),
+        };
+        let mut all = Prepared::default();
+        for subscription in subscriptions.values() {
+            for copy in filter::copies(&subscription.rules, &message) {
+                let prepared = match copy {
+                    filter::Copy::Take(message) => subscription.pair.main.prepare(message, now).await?,
+                    filter::Copy::Bury(message, why) => subscription.pair.main.prepare_dead(message, &why, now).await?,
+                };
+                all = all.and(prepared);
+            }
+        }
+        if all.len() > tidings_store::limits::TRANSACTION_WRITES || all.bytes() > FAN_OUT_BYTES {
+            let why = format!(
+                "the message is too large for the {} copies that the subscriptions of {} take",
+                all.sent.len(),
+                entity.record.path
+            );
+            all.aborted();
+            return Err(BusError::TooLarge(why));
+        }
+        Ok(all)
+    }
+
+    /// The write that remembers a message's id, if the entity does that.
+    fn marker(&self, entity: &Entity, message: &Message) -> Option<Write> {
+        let seconds = entity.record.definition.duplicate_window_seconds;
+        let until = self.shared.clock.now().as_second().saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX));
+        let item = Item::new().with("line", &entity.record.generation).with("id", &message.id).with("ttl", until);
+        (seconds > 0).then(|| Write::insert(seen_table(), item))
+    }
+}
+
+/// An event as a message: its envelope is the body, and its type the subject, by which subscriptions choose.
+#[must_use]
+pub fn of_event(envelope: &tidings_core::envelope::Envelope, rule: Option<&str>) -> Message {
+    let texts = [
+        ("eventType", Some(envelope.event_type.as_str())),
+        ("eventVersion", Some(envelope.event_version.as_str())),
+        ("source", envelope.source.as_deref()),
+        ("rule", rule),
+    ];
+    let properties = texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into())));
+    Message {
+        id: envelope.event_id.clone(),
+        body: bytes::Bytes::from(envelope.to_json()),
+        content_type: Some("application/json".to_owned()),
+        correlation_id: Some(envelope.correlation_id.clone()),
+        subject: Some(envelope.event_type.clone()),
+        properties: properties.collect(),
+        ..Message::default()
+    }
+}
+
+/// Bytes of all copies of one message.
+const FAN_OUT_BYTES: usize = 3 * 1024 * 1024;
+
+fn check_size(message: &Message) -> Result<(), BusError> {
+    let properties = message.property_bytes();
+    if properties > PROPERTY_BYTES {
+        let why = format!("the message's properties have {properties} bytes, at most {PROPERTY_BYTES} are allowed");
+        return Err(BusError::TooLarge(why));
+    }
+    let bytes = properties + message.body.len();
+    if bytes > MESSAGE_BYTES {
+        let why = format!("the message has {bytes} bytes with its properties, at most {MESSAGE_BYTES} are allowed");
+        return Err(BusError::TooLarge(why));
+    }
+    // Properties that need much escaping take more room than they have bytes.
+    let may_swell = properties > (STORED_BYTES - MESSAGE_BYTES) / 6;
+    if may_swell && message.body.len() + serde_json::to_string(message).map_or(0, |head| head.len()) > STORED_BYTES {
+        return Err(BusError::TooLarge("the message's properties take too much room in the store".to_owned()));
+    }
+    Ok(())
+}

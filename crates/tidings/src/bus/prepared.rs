@@ -1,0 +1,255 @@
+//! Changes of the bus that are ready to be written: the writes, and what to tell the lines once they are durable.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidings_core::time::Timestamp;
+use tidings_store::{Error, Store, Write, limits};
+
+use super::layout::{self, Delta, LaneId, Place};
+use super::line::Line;
+use super::message::Stored;
+
+/// Writes for a transaction, the caller's or our own. Exactly one of [`Prepared::committed`] and [`Prepared::aborted`]
+/// says how that went. One that is dropped without either (its task was cancelled, or nobody knows how it went) is
+/// looked up in the store.
+#[must_use = "the writes go into a transaction, and then `committed` or `aborted` is called"]
+#[derive(Default)]
+pub struct Prepared {
+    writes: Vec<Write>,
+    counts: Vec<(Arc<Line>, Delta)>,
+    arrivals: Vec<Arrival>,
+    /// Each message's line and number, in the order they were given.
+    pub sent: Vec<Sent>,
+}
+
+/// A message that will be somewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    pub message_id: String,
+    pub path: String,
+    pub sequence: u64,
+}
+
+struct Arrival {
+    line: Arc<Line>,
+    at: At,
+}
+
+enum At {
+    Lane(LaneId, u64, Arc<Stored>),
+    Timed(Timestamp, u64),
+}
+
+impl Prepared {
+    pub(super) fn write(&mut self, write: Write) {
+        self.writes.push(write);
+    }
+
+    pub(super) fn write_first(&mut self, write: Write) {
+        self.writes.insert(0, write);
+    }
+
+    /// The first write is made only if this holds.
+    pub(super) fn demand_first(&mut self, condition: tidings_store::Condition) {
+        if let Some(write) = self.writes.first_mut() {
+            *write = write.clone().when(condition);
+        }
+    }
+
+    pub(super) fn count(&mut self, line: &Arc<Line>, delta: Delta) {
+        self.counts.push((Arc::clone(line), delta));
+    }
+
+    /// A message comes to a position that was begun.
+    pub(super) fn arrive(
+        &mut self,
+        line: &Arc<Line>,
+        lane: LaneId,
+        position: u64,
+        stored: Stored,
+    ) -> Result<(), Error> {
+        let key = line.layout.key(Place::Lane(lane, position));
+        self.put(&key, &stored)?;
+        if let Some(at) = stored.expires_at {
+            self.writes.push(layout::pointer(&line.layout.expiry(at, lane, position), at));
+        }
+        self.arrivals.push(Arrival { line: Arc::clone(line), at: At::Lane(lane, position, Arc::new(stored)) });
+        Ok(())
+    }
+
+    /// A message waits for its time.
+    pub(super) fn arrive_timed(
+        &mut self,
+        line: &Arc<Line>,
+        due: Timestamp,
+        number: u64,
+        stored: &Stored,
+    ) -> Result<(), Error> {
+        self.put(&line.layout.timed(due, number), stored)?;
+        self.arrivals.push(Arrival { line: Arc::clone(line), at: At::Timed(due, number) });
+        Ok(())
+    }
+
+    pub(super) fn put(&mut self, key: &tidings_store::Key, stored: &Stored) -> Result<(), Error> {
+        use tidings_store::KeyValue;
+        let (KeyValue::S(line), Some(KeyValue::S(at))) = (&key.partition, &key.sort) else {
+            return Err(Error::Invalid("keys of the bus are text".to_owned()));
+        };
+        self.writes.push(Write::put(layout::table(), stored.to_item(line, at)?));
+        Ok(())
+    }
+
+    /// Nothing to write: the message was seen before, or nobody wants it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// How many writes [`Prepared::writes`] gives.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.writes.len() + self.counted().len()
+    }
+
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.writes.iter().map(|write| if let Write::Put { item, .. } = write { item.size() } else { 64 }).sum()
+    }
+
+    /// The writes, for exactly one transaction.
+    #[must_use]
+    pub fn writes(&self) -> Vec<Write> {
+        let mut writes = self.writes.clone();
+        writes.extend(self.count_writes());
+        writes
+    }
+
+    fn take_writes(&mut self) -> Vec<Write> {
+        let mut writes = std::mem::take(&mut self.writes);
+        writes.extend(self.count_writes());
+        writes
+    }
+
+    fn count_writes(&self) -> Vec<Write> {
+        let counted = self.counted();
+        counted.into_iter().filter_map(|(entity, deltas)| layout::count(entity, &deltas)).collect()
+    }
+
+    fn counted(&self) -> BTreeMap<&str, BTreeMap<String, Delta>> {
+        let mut counted: BTreeMap<&str, BTreeMap<String, Delta>> = BTreeMap::new();
+        for (line, delta) in &self.counts {
+            let entity = counted.entry(&line.entity).or_default();
+            entity.entry(line.layout.generation().to_owned()).or_default().add(delta);
+        }
+        counted
+    }
+
+    /// Both together, for one transaction. Always join what goes into one transaction: an item may be written only
+    /// once in it, and the counts of an entity are one item.
+    pub fn and(mut self, mut other: Self) -> Self {
+        self.writes.append(&mut other.writes);
+        self.counts.append(&mut other.counts);
+        self.arrivals.append(&mut other.arrivals);
+        self.sent.append(&mut other.sent);
+        self
+    }
+
+    /// Whether both fit in one transaction.
+    pub(super) fn fits(&self, other: &Self) -> bool {
+        self.len() + other.len() <= limits::TRANSACTION_WRITES
+            && self.bytes() + other.bytes() <= limits::TRANSACTION_BYTES / 2
+    }
+
+    /// The transaction is durable: receivers may have the messages now.
+    pub fn committed(mut self) {
+        self.settle(true);
+    }
+
+    /// The transaction was refused; nothing was written.
+    pub fn aborted(mut self) {
+        self.settle(false);
+    }
+
+    /// Says how the transaction went, as far as its outcome tells.
+    pub fn resolve(self, outcome: &Result<(), Error>) {
+        match outcome {
+            Ok(()) => self.committed(),
+            // Whether it was carried out is unknown; dropping finds out.
+            Err(Error::Failed { .. } | Error::ReadOnly(_)) => drop(self),
+            Err(_) => self.aborted(),
+        }
+    }
+
+    /// Writes it in a transaction of its own.
+    pub async fn run(mut self, store: &dyn Store) -> Result<Vec<Sent>, Error> {
+        if self.is_empty() {
+            return Ok(std::mem::take(&mut self.sent));
+        }
+        let sent = self.sent.clone();
+        let outcome = store.transact(self.take_writes()).await;
+        self.resolve(&outcome);
+        outcome.map(|()| sent)
+    }
+
+    /// Writes several, each in a transaction of its own, and says how each went.
+    pub async fn run_each(store: &dyn Store, mut each: Vec<Self>) -> Vec<Result<(), Error>> {
+        if each.is_empty() {
+            return Vec::new();
+        }
+        let outcomes = store.transact_each(each.iter_mut().map(Self::take_writes).collect()).await;
+        for (prepared, outcome) in each.into_iter().zip(&outcomes) {
+            prepared.resolve(outcome);
+        }
+        outcomes
+    }
+
+    fn settle(&mut self, committed: bool) {
+        if committed {
+            for (line, delta) in std::mem::take(&mut self.counts) {
+                line.counted(&delta);
+            }
+        }
+        self.counts.clear();
+        for Arrival { line, at } in std::mem::take(&mut self.arrivals) {
+            match at {
+                At::Lane(lane, position, stored) if committed => line.arrived(lane, position, stored),
+                At::Lane(lane, position, _) => line.aborted(lane, position),
+                At::Timed(due, _) if committed => line.due_at(due),
+                At::Timed(..) => {}
+            }
+        }
+    }
+
+    /// Finds out whether the transaction was carried out, and says so to the lines. The store decides transactions in
+    /// the order they come, so one that was handed in before is not carried out after this.
+    pub(super) async fn look_up(mut self, store: &dyn Store) -> Result<(), Self> {
+        let Some(Arrival { line, at }) = self.arrivals.first() else { return Ok(()) };
+        let key = match at {
+            At::Lane(lane, position, _) => line.layout.key(Place::Lane(*lane, *position)),
+            At::Timed(due, number) => line.layout.timed(*due, *number),
+        };
+        let check = Write::check(layout::table(), key, tidings_store::Condition::Exists);
+        match store.transact(vec![check]).await {
+            Ok(()) => self.settle(true),
+            Err(Error::Conflict { .. }) => self.settle(false),
+            Err(_) => return Err(self),
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").field("writes", &self.writes.len()).field("sent", &self.sent).finish()
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if let Some(arrival) = self.arrivals.first() {
+            let doubts = arrival.line.shared.doubts.clone();
+            let _ = doubts.send(std::mem::take(self));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Dead letters back to where they came from: one, some by pattern, all; as they are or edited (S003-86, S003-97).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tidings_core::pattern::Pattern;
+use tidings_store::{Condition, Error, Query, Range};
+
+use super::layout::{self, Delta, LaneId, Place};
+use super::line::Line;
+use super::message::Stored;
+use super::prepared::Prepared;
+
+/// Dead letters that are read at once.
+const PAGE: usize = 256;
+
+/// Which dead letters are meant.
+#[derive(Debug, Clone)]
+pub enum Which {
+    All,
+    /// By number or by message id.
+    Ids(Vec<String>),
+    /// By a pattern over the message as it is shown, its body as JSON where it is JSON.
+    Where(Pattern),
+}
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub struct Resubmit {
+    pub which: Which,
+    /// Takes the place of the message's own body.
+    pub body: Option<Bytes>,
+    /// At most so many in this call.
+    pub limit: usize,
+    /// None with a higher number, so that what fails again meanwhile is not taken twice.
+    pub up_to: Option<u64>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resubmitted {
+    pub resubmitted: u64,
+    /// Somebody has them.
+    pub locked: u64,
+    /// There may be more under the same conditions, with this `up_to`.
+    pub more: bool,
+    pub up_to: u64,
+}
+
+impl Which {
+    fn takes(&self, stored: &Stored) -> bool {
+        match self {
+            Self::All => true,
+            Self::Ids(ids) => {
+                let number = stored.sequence.to_string();
+                ids.iter().any(|id| *id == number || *id == stored.message.id)
+            }
+            Self::Where(pattern) => pattern.matches(&document(stored).to_string()).unwrap_or(false),
+        }
+    }
+}
+
+/// A message as patterns see it.
+#[must_use]
+pub fn document(stored: &Stored) -> Value {
+    let message = &stored.message;
+    let text = String::from_utf8_lossy(&message.body);
+    let body = serde_json::from_str::<Value>(&text).unwrap_or_else(|_| text.clone().into());
+    json!({
+        "messageId": message.id,
+        "sequenceNumber": stored.sequence,
+        "correlationId": message.correlation_id,
+        "subject": message.subject,
+        "sessionId": message.session_id,
+        "contentType": message.content_type,
+        "properties": message.properties,
+        "deadLetter": stored.dead,
+        "body": body,
+    })
+}
+
+impl Line {
+    /// Moves dead letters of this line, which is one of dead letters, to the line they came from.
+    pub async fn resubmit(self: &Arc<Self>, to: &Arc<Line>, what: &Resubmit) -> Result<Resubmitted, Error> {
+        // Nobody reads meanwhile: what we move cannot come into the window behind our back.
+        let _turn = self.loading.lock().await;
+        let last = what.up_to.unwrap_or_else(|| self.state().next.saturating_sub(1));
+        let mut done = Resubmitted { up_to: last, ..Resubmitted::default() };
+        if last == 0 {
+            return Ok(done);
+        }
+        let range = Range::Between(layout::digits(1).into(), layout::digits(last).into());
+        let mut query = Query::new(self.layout.partition(LaneId::Main.letter())).range(range).limit(PAGE);
+        loop {
+            let page = self.shared.store.query(layout::table(), &query).await?;
+            let mut chosen = Vec::new();
+            for item in &page.items {
+                let stored = Stored::from_item(item)?;
+                if !what.which.takes(&stored) {
+                    continue;
+                }
+                if done.resubmitted + chosen.len() as u64 >= what.limit as u64 {
+                    done.more = true;
+                    break;
+                }
+                let position = layout::number_of(item).unwrap_or(stored.sequence);
+                match self.claim(position) {
+                    Some(claim) => chosen.push((position, stored, claim)),
+                    None => done.locked += 1,
+                }
+            }
+            done.resubmitted += self.move_back(to, chosen, what.body.as_ref()).await?;
+            if done.more || page.next.is_none() {
+                return Ok(done);
+            }
+            query = query.after(page.next);
+        }
+    }
+
+    /// Takes a dead letter out of the window, if it is in it; `None`: somebody has it.
+    fn claim(&self, position: u64) -> Option<Option<Arc<Stored>>> {
+        let mut state = self.state();
+        if state.main.is_out(position) {
+            return None;
+        }
+        Some(state.main.take(position))
+    }
+
+    async fn move_back(
+        self: &Arc<Self>,
+        to: &Arc<Line>,
+        chosen: Vec<(u64, Stored, Option<Arc<Stored>>)>,
+        body: Option<&Bytes>,
+    ) -> Result<u64, Error> {
+        let mut transactions: Vec<Prepared> = Vec::new();
+        let mut groups: Vec<Vec<(u64, Option<Arc<Stored>>)>> = Vec::new();
+        for (position, stored, claim) in chosen {
+            let prepared = self.prepare_back(to, position, &stored, body).await?;
+            match (transactions.last(), groups.last_mut()) {
+                (Some(last), Some(group)) if last.fits(&prepared) => {
+                    let last = transactions.pop().unwrap_or_default();
+                    transactions.push(last.and(prepared));
+                    group.push((position, claim));
+                }
+                _ => {
+                    transactions.push(prepared);
+                    groups.push(vec![(position, claim)]);
+                }
+            }
+        }
+        let mut moved = 0;
+        let mut failed = None;
+        let outcomes = Prepared::run_each(&*self.shared.store, transactions).await;
+        for (group, outcome) in groups.into_iter().zip(outcomes) {
+            let mut state = self.state();
+            for (position, claim) in group {
+                match (&outcome, claim) {
+                    (Ok(()), _) => {
+                        state.main.gone(position);
+                        moved += 1;
+                    }
+                    (Err(_), Some(stored)) => state.main.put_back(position, stored),
+                    (Err(_), None) => {}
+                }
+            }
+            drop(state);
+            failed = failed.or(outcome.err());
+        }
+        failed.map_or(Ok(moved), Err)
+    }
+
+    async fn prepare_back(
+        self: &Arc<Self>,
+        to: &Arc<Line>,
+        position: u64,
+        dead: &Stored,
+        body: Option<&Bytes>,
+    ) -> Result<Prepared, Error> {
+        let mut prepared = Prepared::default();
+        self.remove(Place::Lane(LaneId::Main, position), dead, true, &mut prepared);
+        prepared.demand_first(Condition::Exists);
+        prepared.count(self, Delta { waiting: -1, outgoing: 1, ..Delta::default() });
+        let mut message = dead.message.clone();
+        message.properties.remove("DeadLetterReason");
+        message.properties.remove("DeadLetterErrorDescription");
+        message.deliver_at = None;
+        if let Some(body) = body {
+            message.body = body.clone();
+        }
+        let from = format!("{}#{}", self.path, dead.sequence);
+        let again = to.prepare_from(message, self.shared.clock.now(), Some(from)).await?;
+        Ok(prepared.and(again))
+    }
+}

@@ -1,0 +1,421 @@
+//! How deliveries end: settlements by their receivers, and what happens to messages on their own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidings_core::time::Timestamp;
+use tidings_store::{Condition, Error, Write};
+use uuid::Uuid;
+
+use super::layout::{self, Delta, LaneId, Place};
+use super::line::{Line, LineError};
+use super::message::{Attempt, EXPIRED, REASON_CHARS, Stored};
+use super::prepared::Prepared;
+use super::state::{Action, Held, Now};
+
+/// What a receiver wants of a message it has.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Settlement {
+    /// It is done.
+    Complete,
+    /// Again, after the line's own wait or this one.
+    Abandon {
+        delay: Option<Duration>,
+        why: Why,
+    },
+    DeadLetter(Why),
+    /// Not now: it is received by its number, when somebody asks for it.
+    Defer,
+    /// The receiver needs more time.
+    Renew,
+}
+
+/// What a receiver says of a failure.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Why {
+    pub reason: Option<String>,
+    pub description: Option<String>,
+}
+
+impl Settlement {
+    /// Back to the line, without a word.
+    #[must_use]
+    pub fn abandon() -> Self {
+        Self::Abandon { delay: None, why: Why::default() }
+    }
+
+    pub fn dead_letter(reason: impl Into<String>, description: impl Into<String>) -> Self {
+        Self::DeadLetter(Why { reason: Some(reason.into()), description: Some(description.into()) })
+    }
+}
+
+/// What came of a settlement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settled {
+    Done,
+    LockedUntil(Timestamp),
+}
+
+/// A settlement that needs the store.
+struct Move {
+    place: usize,
+    token: Uuid,
+    held: Held,
+    settlement: Settlement,
+}
+
+impl Line {
+    /// Settles messages, each on its own; many together cost little more than one.
+    pub async fn settle(self: &Arc<Self>, settlements: Vec<(Uuid, Settlement)>) -> Vec<Result<Settled, LineError>> {
+        let line = Arc::clone(self);
+        let count = settlements.len();
+        // A task of its own: who asked may go away, but what is half done must be finished.
+        let task = tokio::spawn(async move { line.settle_all(settlements).await });
+        task.await.unwrap_or_else(|_| {
+            let failed = || Error::Throttled("the settlement was interrupted".to_owned());
+            (0..count).map(|_| Err(failed().into())).collect()
+        })
+    }
+
+    pub async fn settle_one(self: &Arc<Self>, token: Uuid, settlement: Settlement) -> Result<Settled, LineError> {
+        self.settle(vec![(token, settlement)]).await.pop().unwrap_or(Err(LineError::LockLost))
+    }
+
+    /// Completes a message together with its effect: both, or neither (S003-111).
+    pub async fn complete_with(self: &Arc<Self>, token: Uuid, effect: Vec<Write>) -> Result<(), LineError> {
+        let now = self.now();
+        let held = self.state().begin_settle(&token, now).ok_or(LineError::LockLost)?;
+        let line = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            let mut prepared = Prepared::default();
+            line.complete(&held, &mut prepared);
+            effect.into_iter().for_each(|write| prepared.write(write));
+            let outcome = prepared.run(&*line.shared.store).await;
+            match &outcome {
+                Ok(_) => line.left(&token, &held, &Settlement::Complete, now),
+                Err(_) => line.state().unsettled(&token),
+            }
+            outcome
+        });
+        match task.await {
+            Ok(outcome) => outcome.map(drop).map_err(LineError::from),
+            Err(_) => Err(Error::Throttled("the settlement was interrupted".to_owned()).into()),
+        }
+    }
+
+    async fn settle_all(self: &Arc<Self>, settlements: Vec<(Uuid, Settlement)>) -> Vec<Result<Settled, LineError>> {
+        if self.is_closed() {
+            return settlements.iter().map(|_| Err(LineError::Gone)).collect();
+        }
+        let now = self.now();
+        let mut outcomes: Vec<_> = settlements.iter().map(|_| Err(LineError::LockLost)).collect();
+        let mut moves = Vec::new();
+        for (place, (token, settlement)) in settlements.into_iter().enumerate() {
+            let outcome = match self.settle_here(token, settlement, now) {
+                Ok(Here::Done(settled)) => Ok(settled),
+                Err(error) => Err(error),
+                Ok(Here::Move(held, settlement)) => {
+                    moves.push(Move { place, token, held: *held, settlement });
+                    continue;
+                }
+            };
+            outcomes.get_mut(place).map(|slot| std::mem::replace(slot, outcome));
+        }
+        for (place, outcome) in self.move_all(moves, now).await {
+            outcomes.get_mut(place).map(|slot| std::mem::replace(slot, outcome));
+        }
+        outcomes
+    }
+
+    /// What needs no store is done at once.
+    fn settle_here(self: &Arc<Self>, token: Uuid, settlement: Settlement, now: Now) -> Result<Here, LineError> {
+        let settings = self.settings();
+        let mut state = self.state();
+        match settlement {
+            Settlement::Renew => {
+                let until = state.renew(&token, settings.lock, now).ok_or(LineError::LockLost)?;
+                Ok(Here::Done(Settled::LockedUntil(until)))
+            }
+            Settlement::DeadLetter(_) if settings.max_deliveries.is_none() => match state.held(&token) {
+                Some(_) => Err(LineError::AlreadyDead),
+                None => Err(LineError::LockLost),
+            },
+            Settlement::Abandon { delay, why } => {
+                let held = state.held(&token).filter(|held| held.until > now.monotonic).ok_or(LineError::LockLost)?;
+                let delay = delay.unwrap_or_else(|| {
+                    let mut random = [0; 8];
+                    self.shared.ids.random(&mut random);
+                    let policy = settings.retry.as_ref();
+                    policy.map_or(Duration::ZERO, |policy| wait(policy, held.deliveries, u64::from_le_bytes(random)))
+                });
+                let exhausted = settings.max_deliveries.is_some_and(|most| held.deliveries >= most);
+                let moves = matches!(held.place, Place::Lane(..)) && !settings.ordered && !delay.is_zero();
+                if moves && !exhausted {
+                    let held = state.begin_settle(&token, now).ok_or(LineError::LockLost)?;
+                    let settlement = Settlement::Abandon { delay: Some(delay), why };
+                    return Ok(Here::Move(Box::new(held), settlement));
+                }
+                let (attempt, pause) = (attempt("abandoned", why, now), (!delay.is_zero()).then_some(delay));
+                // A settlement under way has the message already.
+                state.begin_settle(&token, now).ok_or(LineError::LockLost)?;
+                let action = state.release(&token, &settings, attempt, pause, now);
+                drop(state);
+                self.wake(1);
+                self.act(action.into_iter().collect());
+                if pause.is_some() {
+                    self.shared.alarm.notify_one();
+                }
+                Ok(Here::Done(Settled::Done))
+            }
+            settlement => {
+                let held = state.begin_settle(&token, now).ok_or(LineError::LockLost)?;
+                Ok(Here::Move(Box::new(held), settlement))
+            }
+        }
+    }
+
+    async fn move_all(self: &Arc<Self>, moves: Vec<Move>, now: Now) -> Vec<(usize, Result<Settled, LineError>)> {
+        let mut outcomes = Vec::with_capacity(moves.len());
+        let mut transactions: Vec<Prepared> = Vec::new();
+        let mut groups: Vec<Vec<Move>> = Vec::new();
+        for step in moves {
+            let prepared = match self.prepare_move(&step, now).await {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    self.state().unsettled(&step.token);
+                    outcomes.push((step.place, Err(error.into())));
+                    continue;
+                }
+            };
+            match (transactions.last(), groups.last_mut()) {
+                (Some(last), Some(group)) if last.fits(&prepared) => {
+                    let last = transactions.pop().unwrap_or_default();
+                    transactions.push(last.and(prepared));
+                    group.push(step);
+                }
+                _ => {
+                    transactions.push(prepared);
+                    groups.push(vec![step]);
+                }
+            }
+        }
+        let results = Prepared::run_each(&*self.shared.store, transactions).await;
+        for (group, result) in groups.into_iter().zip(results) {
+            for step in group {
+                let outcome = match &result {
+                    Ok(()) => {
+                        self.left(&step.token, &step.held, &step.settlement, now);
+                        Ok(Settled::Done)
+                    }
+                    Err(error) => {
+                        self.state().unsettled(&step.token);
+                        Err(again(error).into())
+                    }
+                };
+                outcomes.push((step.place, outcome));
+            }
+        }
+        outcomes
+    }
+
+    /// The message is no longer where it was.
+    fn left(&self, token: &Uuid, held: &Held, settlement: &Settlement, now: Now) {
+        self.state().settled(token);
+        if *settlement == Settlement::Complete {
+            self.watch.completed(held, now.wall);
+        }
+        // On an ordered line its key is free.
+        self.wake(1);
+    }
+
+    async fn prepare_move(self: &Arc<Self>, step: &Move, now: Now) -> Result<Prepared, Error> {
+        let Move { held, settlement, .. } = step;
+        let mut prepared = Prepared::default();
+        match settlement {
+            Settlement::Complete => self.complete(held, &mut prepared),
+            Settlement::DeadLetter(why) => {
+                let reason = why.reason.as_deref().unwrap_or("DeadLetteredByReceiver");
+                let mut message = failed(held, "failed", why.clone(), now);
+                message.deliveries = held.deliveries;
+                self.bury(held.place, &message, reason, why.description.as_deref(), &mut prepared).await?;
+            }
+            Settlement::Defer => {
+                let message = failed(held, "deferred", Why::default(), now);
+                let number = message.sequence;
+                if held.place != Place::Deferred(number) {
+                    self.remove(held.place, &held.message, true, &mut prepared);
+                    prepared.count(self, Delta { waiting: -1, deferred: 1, ..Delta::default() });
+                }
+                prepared.put(&self.layout.key(Place::Deferred(number)), &message)?;
+            }
+            Settlement::Abandon { delay, why } => {
+                let due = now.wall.saturating_add(delay.unwrap_or_default()).unwrap_or(Timestamp::MAX);
+                let message = Stored { returning: true, ..failed(held, "abandoned", why.clone(), now) };
+                self.remove(held.place, &held.message, true, &mut prepared);
+                prepared.count(self, Delta { waiting: -1, scheduled: 1, ..Delta::default() });
+                prepared.arrive_timed(self, due, message.sequence, &message)?;
+            }
+            Settlement::Renew => {}
+        }
+        Ok(prepared)
+    }
+
+    fn complete(self: &Arc<Self>, held: &Held, prepared: &mut Prepared) {
+        self.remove(held.place, &held.message, true, prepared);
+        let from = match held.place {
+            Place::Lane(..) => Delta { waiting: -1, ..Delta::default() },
+            Place::Deferred(_) => Delta { deferred: -1, ..Delta::default() },
+        };
+        prepared.count(self, Delta { outgoing: 1, ..from });
+    }
+
+    /// Takes a message away from where it is. `delivered`: there is a record of its deliveries.
+    pub(super) fn remove(&self, place: Place, message: &Stored, delivered: bool, prepared: &mut Prepared) {
+        prepared.write(Write::delete(layout::table(), self.layout.key(place)));
+        if let Place::Lane(lane, position) = place {
+            if delivered {
+                prepared.write(Write::delete(layout::table(), self.layout.deliveries(lane, position)));
+            }
+            if let Some(at) = message.expires_at {
+                prepared.write(Write::delete(layout::table(), self.layout.expiry(at, lane, position)));
+            }
+        }
+    }
+
+    /// Moves a message to the dead letters.
+    pub(super) async fn bury(
+        self: &Arc<Self>,
+        place: Place,
+        message: &Stored,
+        reason: &str,
+        description: Option<&str>,
+        prepared: &mut Prepared,
+    ) -> Result<(), Error> {
+        self.remove(place, message, true, prepared);
+        let from = match place {
+            Place::Lane(..) => Delta { waiting: -1, ..Delta::default() },
+            Place::Deferred(_) => Delta { deferred: -1, ..Delta::default() },
+        };
+        prepared.count(self, from);
+        self.put_dead(message, reason, description, prepared).await
+    }
+
+    pub(super) async fn put_dead(
+        &self,
+        message: &Stored,
+        reason: &str,
+        description: Option<&str>,
+        prepared: &mut Prepared,
+    ) -> Result<(), Error> {
+        if let Some(dead) = self.dead() {
+            let position = dead.begin(LaneId::Main).await?;
+            let mut letter = message.dead_letter(reason, description, &self.path, self.shared.clock.now());
+            letter.sequence = position;
+            prepared.count(&dead, Delta { waiting: 1, incoming: 1, ..Delta::default() });
+            prepared.arrive(&dead, LaneId::Main, position, letter)?;
+        }
+        Ok(())
+    }
+
+    /// Carries out what the clock demands.
+    pub(super) async fn carry_out(self: Arc<Self>, actions: Vec<Action>) {
+        for action in actions {
+            let (Action::DeadLetter { place, message, .. } | Action::Expire { place, message }) = &action;
+            let outcome = match &action {
+                Action::DeadLetter { reason, .. } => {
+                    let description = "the message was delivered as often as maxDeliveryCount allows";
+                    self.dispose(*place, message, Some((reason, description))).await
+                }
+                Action::Expire { .. } => self.expire(*place, message).await,
+            };
+            let mut state = self.state();
+            if let Place::Lane(lane, position) = *place {
+                match &outcome {
+                    Ok(()) => state.lane(lane).gone(position),
+                    // It waits again, and the next one who comes by sees to it.
+                    Err(_) => state.lane(lane).put_back(position, Arc::clone(message)),
+                }
+            }
+            drop(state);
+            if let Err(error) = outcome {
+                tracing::warn!(line = self.path, %error, "a message could not be moved; it will be tried again");
+            }
+            self.wake(1);
+        }
+    }
+
+    /// Takes away a message whose time is over.
+    pub(super) async fn expire(self: &Arc<Self>, place: Place, message: &Stored) -> Result<(), Error> {
+        let description = "the message was not received within its time to live";
+        let dead = self.settings().dead_letter_expired;
+        self.dispose(place, message, dead.then_some((EXPIRED, description))).await
+    }
+
+    /// Takes away a message that nobody has a lock on, if it is still there.
+    async fn dispose(
+        self: &Arc<Self>,
+        place: Place,
+        message: &Stored,
+        letter: Option<(&'static str, &str)>,
+    ) -> Result<(), Error> {
+        let mut prepared = Prepared::default();
+        self.remove(place, message, true, &mut prepared);
+        // It may have gone by another way: then it is not counted twice.
+        prepared.demand_first(Condition::Exists);
+        let from = match place {
+            Place::Lane(..) => Delta { waiting: -1, ..Delta::default() },
+            Place::Deferred(_) => Delta { deferred: -1, ..Delta::default() },
+        };
+        prepared.count(self, from);
+        if let Some((reason, description)) = letter {
+            self.put_dead(message, reason, Some(description), &mut prepared).await?;
+        }
+        match prepared.run(&*self.shared.store).await {
+            Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A settlement that is done, or one that needs the store.
+enum Here {
+    Done(Settled),
+    Move(Box<Held>, Settlement),
+}
+
+/// How long to wait before the next delivery.
+fn wait(policy: &tidings_core::retry::Policy, deliveries: u32, random: u64) -> Duration {
+    // Whether there is another one is not for the policy to say.
+    let policy = tidings_core::retry::Policy { max_retries: u32::MAX, ..policy.clone() };
+    policy.delay(deliveries.max(1), random).unwrap_or_default()
+}
+
+fn attempt(outcome: &'static str, why: Why, now: Now) -> Attempt {
+    let cut = |text: String| text.chars().take(REASON_CHARS).collect();
+    Attempt {
+        delivery: 0,
+        at: now.wall,
+        outcome: outcome.into(),
+        consumer: None,
+        reason: why.reason.map(cut),
+        description: why.description.map(cut),
+    }
+}
+
+/// The message after a delivery that ended so.
+fn failed(held: &Held, outcome: &'static str, why: Why, now: Now) -> Stored {
+    let mut message = Stored::clone(&held.message);
+    message.deliveries = held.deliveries;
+    let attempt = attempt(outcome, why, now);
+    message.note(Attempt { delivery: held.deliveries, consumer: held.consumer.clone(), ..attempt });
+    message
+}
+
+/// The same error for another one of the same transaction.
+fn again(error: &Error) -> Error {
+    match error {
+        Error::Full(why) => Error::Full(why.clone()),
+        Error::ReadOnly(why) => Error::ReadOnly(why.clone()),
+        other => Error::Throttled(other.to_string()),
+    }
+}

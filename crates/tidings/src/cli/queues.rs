@@ -1,0 +1,197 @@
+//! `tidings queues`: the bus and its dead-letter desk on the command line (S003-97).
+
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use super::client::{Client, Target};
+use super::{Done, Failure, output};
+use crate::bus::Path;
+
+/// Dead letters in one call, so that progress shows.
+const STEP: u64 = 500;
+
+/// Look at queues and subscriptions, and deal with dead letters
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  tidings queues\n  tidings queues peek ocr-processing-queue/\\$deadletterqueue\n  \
+    tidings queues resubmit ocr-processing-queue --where '{\"deadLetter\":{\"reason\":[\"HandlerFailed\"]}}'\n  \
+    tidings queues resubmit domain-events-topic/subscriptions/notifications-sub --all\n  \
+    tidings queues purge ocr-processing-queue/\\$deadletterqueue"
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show messages without taking them
+    Peek {
+        /// QUEUE or TOPIC/subscriptions/NAME, either followed by /$deadletterqueue
+        path: String,
+        /// active, scheduled or deferred
+        #[arg(long, default_value = "active")]
+        state: String,
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+    },
+    /// Send dead letters back to where they came from
+    Resubmit {
+        /// QUEUE or TOPIC/subscriptions/NAME
+        path: String,
+        /// A number or message id; repeat for more
+        #[arg(long = "id", conflicts_with_all = ["pattern", "all"])]
+        ids: Vec<String>,
+        /// Those that match this pattern
+        #[arg(long = "where", value_name = "PATTERN", conflicts_with = "all")]
+        pattern: Option<String>,
+        /// All of them
+        #[arg(long)]
+        all: bool,
+    },
+    /// Delete every message
+    Purge {
+        /// QUEUE or TOPIC/subscriptions/NAME, either followed by /$deadletterqueue
+        path: String,
+    },
+}
+
+pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
+    let json = arguments.target.json;
+    let client = arguments.target.connect()?;
+    match arguments.command {
+        None => list(&client, json).await,
+        Some(Command::Peek { path, state, limit }) => peek(&client, &checked(&path)?, &state, limit, json).await,
+        Some(Command::Resubmit { path, ids, pattern, all }) => {
+            let mut what = Map::new();
+            if let Some(pattern) = pattern {
+                let pattern: Value = serde_json::from_str(&pattern)
+                    .map_err(|error| Failure(format!("--where must be a pattern in JSON: {error}")))?;
+                what.insert("where".to_owned(), pattern);
+            } else if !ids.is_empty() {
+                what.insert("ids".to_owned(), ids.into());
+            } else if all {
+                what.insert("all".to_owned(), true.into());
+            } else {
+                return Err(Failure("say which dead letters: --id, --where or --all".to_owned()));
+            }
+            resubmit(&client, &checked(&path)?, what, json).await
+        }
+        Some(Command::Purge { path }) => {
+            let answer = post(&client, &format!("/bus/{}/purge", checked(&path)?), &json!({})).await?;
+            if json {
+                output::line(&answer.to_string());
+            } else {
+                output::line(&format!("{} messages are gone", count(&answer, "purged")));
+            }
+            Ok(Done::All)
+        }
+    }
+}
+
+fn checked(path: &str) -> Result<Path, Failure> {
+    let usage = "that is no path; write QUEUE or TOPIC/subscriptions/NAME, perhaps followed by /$deadletterqueue";
+    Path::parse(path).ok_or_else(|| Failure(usage.to_owned()))
+}
+
+fn count(value: &Value, name: &str) -> u64 {
+    value.get(name).and_then(Value::as_u64).unwrap_or(0)
+}
+
+async fn post(client: &Client, path: &str, body: &Value) -> Result<Value, Failure> {
+    let request = client.request(Method::POST, path).header("content-type", "application/json");
+    Ok(serde_json::from_slice(&client.expect(request.body(body.to_string())).await?.bytes().await?)?)
+}
+
+async fn get(client: &Client, path: &str) -> Result<Value, Failure> {
+    let answer = client.expect(client.request(Method::GET, path)).await?;
+    Ok(serde_json::from_slice(&answer.bytes().await?)?)
+}
+
+async fn list(client: &Client, json: bool) -> Result<Done, Failure> {
+    let answer = get(client, "/bus").await?;
+    if json {
+        output::line(&answer.to_string());
+        return Ok(Done::All);
+    }
+    output::line(&format!(
+        "{:>9} {:>9} {:>7} {:>8} {:>6} {:>8}  path",
+        "active", "scheduled", "locked", "deferred", "dead", "age"
+    ));
+    let items = answer.get("items").and_then(Value::as_array).into_iter().flatten();
+    for item in items {
+        let subscriptions = item.get("subscriptions").and_then(Value::as_array);
+        for entity in subscriptions.map_or_else(|| std::slice::from_ref(item), Vec::as_slice) {
+            let Some(counts) = entity.get("counts") else { continue };
+            let age = counts.get("oldestAgeSeconds").and_then(Value::as_f64);
+            output::line(&format!(
+                "{:>9} {:>9} {:>7} {:>8} {:>6} {:>8}  {}",
+                count(counts, "active"),
+                count(counts, "scheduled"),
+                count(counts, "locked"),
+                count(counts, "deferred"),
+                count(counts, "deadLettered"),
+                age.map_or_else(|| "-".to_owned(), |age| format!("{age:.0}s")),
+                entity.get("path").and_then(Value::as_str).unwrap_or_default(),
+            ));
+        }
+    }
+    Ok(Done::All)
+}
+
+async fn peek(client: &Client, path: &Path, state: &str, limit: usize, json: bool) -> Result<Done, Failure> {
+    let state: String = form_urlencoded::byte_serialize(state.as_bytes()).collect();
+    let answer = get(client, &format!("/bus/{path}/peek?state={state}&limit={limit}")).await?;
+    if json {
+        output::line(&answer.to_string());
+        return Ok(Done::All);
+    }
+    for message in answer.get("items").and_then(Value::as_array).into_iter().flatten() {
+        let text = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
+        let reason = message.pointer("/deadLetter/reason").and_then(Value::as_str).unwrap_or("-");
+        output::line(&format!(
+            "{:>10}  {}  {:24}  deliveries {}  {}",
+            count(message, "sequenceNumber"),
+            text("enqueuedAt"),
+            reason,
+            count(message, "deliveryCount")
+                .max(message.pointer("/deadLetter/deliveries").and_then(Value::as_u64).unwrap_or(0)),
+            text("messageId"),
+        ));
+        output::line(&format!("            {}", text("body").replace('\n', " ").chars().take(160).collect::<String>()));
+    }
+    Ok(Done::All)
+}
+
+async fn resubmit(client: &Client, path: &Path, mut what: Map<String, Value>, json: bool) -> Result<Done, Failure> {
+    let path = Path { dead: false, ..path.clone() };
+    let total = get(client, &format!("/bus/{path}")).await?;
+    let total = total.pointer("/counts/deadLettered").and_then(Value::as_u64);
+    let bar = output::progress(total, "dead letters");
+    what.insert("limit".to_owned(), STEP.into());
+    let (mut resubmitted, mut locked) = (0, 0);
+    loop {
+        let answer =
+            post(client, &format!("/bus/{path}/$deadletterqueue/resubmit"), &Value::Object(what.clone())).await?;
+        resubmitted += count(&answer, "resubmitted");
+        locked = count(&answer, "locked").max(locked);
+        bar.set_position(resubmitted);
+        if answer.get("more").and_then(Value::as_bool) != Some(true) {
+            break;
+        }
+        what.insert("upTo".to_owned(), count(&answer, "upTo").into());
+    }
+    bar.finish_and_clear();
+    if json {
+        output::line(&json!({ "resubmitted": resubmitted, "locked": locked }).to_string());
+    } else {
+        output::line(&format!("{resubmitted} dead letters are back in {path}"));
+        if locked > 0 {
+            output::note(&format!("{locked} were left alone, for somebody has received them"));
+        }
+    }
+    Ok(Done::All)
+}

@@ -1,0 +1,148 @@
+//! `serve --demo`: a small company at work, so that there is something to see on every page within seconds.
+//!
+//! `company` sets up its rules, people and schedules; `story` tells its day, event by event; `receiver` is the other side
+//! of its webhooks, which fails now and then.
+
+mod bus;
+mod company;
+mod receiver;
+mod story;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidings_core::envelope::{self, Defaults};
+use tidings_core::time::iso_millis;
+use tokio::net::TcpListener;
+
+use self::story::Scene;
+use crate::alerts::shapes::Found;
+use crate::app::Services;
+use crate::config::Config;
+use crate::config::bus::Queue;
+use crate::config::schedules::Schedule;
+use crate::ingest::Draft;
+use crate::tickets::{NewTicket, Origin, Status};
+
+const EVERY: Duration = Duration::from_millis(700);
+/// Events at once at the start, so that nobody looks at empty pages.
+const AT_FIRST: usize = 80;
+
+/// The ticket that comments go to.
+type LatestTicket = Arc<Mutex<Option<String>>>;
+
+/// A demo that has not begun.
+pub struct Demo {
+    receiver: TcpListener,
+    address: SocketAddr,
+}
+
+/// What the demo has in its configuration beside what is there: webhooks may reach the receiver, the architects hear of
+/// process changes, and the seed's daily hello.
+pub fn configure(config: &mut Config) {
+    config.outbound.allow.push("127.0.0.1".to_owned());
+    config.process_alerts.recipients.push(company::ARCHITECTS.to_owned());
+    config.process_alerts.authorized_accounts = Some(vec![company::PIPELINE.to_owned()]);
+    if !config.queues.iter().any(|queue| queue.name == bus::QUEUE) {
+        config.queues.push(Queue { name: bus::QUEUE.to_owned(), ..Queue::default() });
+    }
+    let name = "daily-hello";
+    if config.schedules.iter().any(|schedule| schedule.name == name) {
+        return;
+    }
+    let payload = json!({ "text": "hello world", "priority": "default", "tags": ["scheduled", "daily"] });
+    config.schedules.push(Schedule {
+        name: name.to_owned(),
+        cron: Some("0 9 * * *".to_owned()),
+        message_type: "scheduled_hello".to_owned(),
+        payload: serde_json::from_value(payload).unwrap_or_default(),
+        ..Schedule::default()
+    });
+}
+
+impl Demo {
+    /// Takes an address for the receiver.
+    pub async fn prepare() -> std::io::Result<Self> {
+        let receiver = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = receiver.local_addr()?;
+        Ok(Self { receiver, address })
+    }
+
+    /// Starts playing; it stops with the server.
+    pub async fn play(self, services: &Services) -> Result<(), String> {
+        company::found(services, self.address).await?;
+        services.workers.run("demo receiver", receiver::run(self.receiver, services.workers.stopping()));
+        let player = services.clone();
+        let count = AtomicUsize::new(0);
+        let ticket = LatestTicket::default();
+        services.workers.spawn("demo", EVERY, move || {
+            let (services, ticket) = (player.clone(), Arc::clone(&ticket));
+            let n = count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                if n == 0 {
+                    for early in 0..AT_FIRST {
+                        happen(&services, early, &ticket).await?;
+                    }
+                }
+                happen(&services, n + AT_FIRST, &ticket).await
+            }
+        });
+        Ok(())
+    }
+}
+
+/// The `n`th thing that happens.
+async fn happen(services: &Services, n: usize, ticket: &LatestTicket) -> Result<(), String> {
+    let now = services.clock.now();
+    let correlation = services.ids.uuid(now).to_string();
+    match story::scene(n, &iso_millis(now)) {
+        Scene::Event(event) => {
+            send(services, &event, &correlation).await?;
+            let is_invoice = event.get("eventType").and_then(Value::as_str) == Some("invoice.uploaded");
+            let invoice = event.pointer("/data/invoiceId").and_then(Value::as_str).filter(|_| is_invoice);
+            if let Some(invoice) = invoice {
+                bus::label(services, n / 8, invoice, &correlation).await?;
+            }
+        }
+        Scene::Audit(entry) => {
+            let found = Found::Entry { text: entry.to_string().into(), id: None };
+            services.alerts.receive(&services.ingest, vec![found], &correlation).await.map_err(text)?;
+        }
+        Scene::Ticket { caller_id, issue } => {
+            let new = NewTicket { caller_id, issue_description: issue };
+            let ids = (services.ids.uuid(now), services.ids.uuid(now));
+            let origin = Origin { by: "demo", correlation_id: &correlation };
+            let made = services.tickets.create(new, origin, ids).await.map_err(|why| format!("{why:?}"))?;
+            *ticket.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.ticket_id);
+        }
+        Scene::Comment(comment) => {
+            let latest = ticket.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(id) = latest {
+                let origin = Origin { by: "demo", correlation_id: &correlation };
+                let commented = services.tickets.comment(&id, &comment, origin, services.ids.uuid(now)).await;
+                commented.map_err(|why| format!("{why:?}"))?;
+                let moved = services.tickets.set_status(&services.audit, &id, Status::InProgress, origin).await;
+                moved.map_err(|why| format!("{why:?}"))?;
+            }
+        }
+    }
+    story::message(services, n, &correlation).await
+}
+
+fn text(error: tidings_store::Error) -> String {
+    error.to_string()
+}
+
+async fn send(services: &Services, event: &Value, correlation: &str) -> Result<(), String> {
+    let now = services.clock.now();
+    let draft = {
+        let make_id = || services.ids.uuid(now).to_string();
+        let defaults = Defaults { now, correlation_id: correlation, event_id: &make_id };
+        let event = envelope::read(&event.to_string(), &defaults);
+        event.map_or_else(|errors| Draft::Bad { errors, too_large: false }, Draft::Good)
+    };
+    services.ingest.accept(vec![draft]).await.map(drop).map_err(text)
+}

@@ -1,0 +1,217 @@
+//! Who hears of new entries at once: `GET /notifications/stream`.
+//!
+//! An announcement says only whose inbox has something new, after it is stored. A stream then reads the store, from
+//! where it stands: nothing is lost between reading and listening, nor while nobody listened.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use tidings_store::{Error, Item, Query, Range, Store};
+use tokio::sync::Notify;
+
+use super::record::{ALL, table};
+use super::view;
+
+/// Entries that a place in a stream remembers one by one. An entry is stored a little after the moment it is named for,
+/// and one of a large fan-out even later; among this many, one that comes late is still recognised as new.
+const REMEMBERED: usize = 64;
+/// Entries sent at a time.
+const PAGE: usize = 100;
+
+/// Where new entries are announced.
+#[derive(Default)]
+pub struct Live {
+    listening: AtomicUsize,
+    users: Mutex<HashMap<String, (Arc<Notify>, usize)>>,
+}
+
+/// One who listens, until dropped.
+pub struct Listener {
+    live: Arc<Live>,
+    user: String,
+    news: Arc<Notify>,
+}
+
+impl Live {
+    /// Says that these users have new entries. With nobody listening it costs nothing.
+    pub fn announce<'a>(&self, users: impl IntoIterator<Item = &'a str>) {
+        if self.listening.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let listeners = self.users();
+        for user in users {
+            if let Some((news, _)) = listeners.get(user) {
+                news.notify_waiters();
+            }
+        }
+    }
+
+    /// Listens for a user's news from now on.
+    #[must_use]
+    pub fn listen(self: &Arc<Self>, user: &str) -> Listener {
+        let mut users = self.users();
+        let (news, count) = users.entry(user.to_owned()).or_default();
+        *count += 1;
+        self.listening.fetch_add(1, Ordering::AcqRel);
+        Listener { live: Arc::clone(self), user: user.to_owned(), news: Arc::clone(news) }
+    }
+
+    fn users(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Arc<Notify>, usize)>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listener {
+    /// Rung at every announcement; take `notified` before reading, so that none in between is missed.
+    #[must_use]
+    pub fn news(&self) -> &Notify {
+        &self.news
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut users = self.live.users();
+        if let Some((_, count)) = users.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                users.remove(&self.user);
+            }
+        }
+        self.live.listening.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// How far a stream has come: every entry above `floor` that is not among `seen` is still to be sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Position {
+    /// A time as in entries' keys; empty: from the first.
+    floor: String,
+    seen: BTreeSet<String>,
+}
+
+impl Position {
+    /// Behind everything that is there.
+    pub async fn at_end(store: &dyn Store, user: &str) -> Result<Self, Error> {
+        let query = Query::new(user).prefix(ALL).descending().limit(REMEMBERED);
+        let newest = store.query(table(), &query).await?;
+        let mut position = Self::default();
+        for time in newest.items.iter().filter_map(view::time_of) {
+            position.seen.insert(time.to_owned());
+        }
+        if newest.next.is_some() {
+            position.floor = position.seen.first().cloned().unwrap_or_default();
+        }
+        Ok(position)
+    }
+
+    /// What a client that comes back sends as `Last-Event-ID`: an id of ours, or an entry's identifier.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some(time) = text.strip_prefix(ALL) {
+            return is_time(time).then(|| Self { floor: time.to_owned(), seen: BTreeSet::new() });
+        }
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (floor, seen): (Option<Mark>, Vec<Mark>) = read_marks(&bytes)?;
+        let seen = seen.into_iter().map(Mark::time).collect();
+        Some(Self { floor: floor.map(Mark::time).unwrap_or_default(), seen })
+    }
+
+    /// The `id` of a frame.
+    #[must_use]
+    pub fn id(&self) -> String {
+        let mut bytes = Vec::with_capacity(16 * (self.seen.len() + 1));
+        bytes.extend(Mark::of(&self.floor).unwrap_or_default().0);
+        for mark in self.seen.iter().filter_map(|time| Mark::of(time)) {
+            bytes.extend(mark.0);
+        }
+        BASE64_URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The next entries to be sent, oldest first; none if there are none.
+    pub async fn next(&self, store: &dyn Store, user: &str) -> Result<Vec<Item>, Error> {
+        let range = match self.floor.as_str() {
+            "" => Range::Prefix(ALL.to_owned()),
+            // `all$` is the first text after everything that begins with `all#`.
+            floor => Range::Between(format!("{ALL}{floor}~").into(), "all$".into()),
+        };
+        let query = Query::new(user).range(range).limit(PAGE + REMEMBERED);
+        let page = store.query(table(), &query).await?;
+        let is_new = |item: &Item| view::time_of(item).is_some_and(|time| !self.seen.contains(time));
+        Ok(page.items.into_iter().filter(is_new).collect())
+    }
+
+    /// Notes that an entry was sent.
+    pub fn sent(&mut self, time: &str) {
+        self.seen.insert(time.to_owned());
+        if self.seen.len() > REMEMBERED
+            && let Some(oldest) = self.seen.pop_first()
+        {
+            self.floor = self.floor.clone().max(oldest);
+        }
+    }
+}
+
+/// The time of an entry in 16 bytes: nanoseconds, and what tells events of one instant apart.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark([u8; 16]);
+
+impl Mark {
+    fn of(time: &str) -> Option<Self> {
+        let (nanos, tie) = time.split_once('-')?;
+        let (nanos, tie) = (nanos.parse::<u64>().ok()?, u64::from_str_radix(tie, 16).ok()?);
+        let mut bytes = [0; 16];
+        let (first, last) = bytes.split_at_mut(8);
+        first.copy_from_slice(&nanos.to_be_bytes());
+        last.copy_from_slice(&tie.to_be_bytes());
+        Some(Self(bytes))
+    }
+
+    fn time(self) -> String {
+        let both = u128::from_be_bytes(self.0);
+        format!("{:020}-{:016x}", both >> 64, both & u128::from(u64::MAX))
+    }
+}
+
+/// Whether text can be what follows `all#` in an identifier.
+#[must_use]
+pub fn is_time(text: &str) -> bool {
+    text.len() == 37 && Mark::of(text).is_some_and(|mark| mark.time() == text)
+}
+
+fn read_marks(bytes: &[u8]) -> Option<(Option<Mark>, Vec<Mark>)> {
+    let (marks, []) = bytes.as_chunks::<16>() else { return None };
+    let (floor, seen) = marks.split_first()?;
+    if seen.len() > REMEMBERED {
+        return None;
+    }
+    let floor = Some(Mark(*floor)).filter(|mark| mark.0 != [0; 16]);
+    Some((floor, seen.iter().map(|mark| Mark(*mark)).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(n: u64) -> String {
+        Mark(u128::from_be_bytes([0; 16]).wrapping_add((u128::from(n) << 64) | 7).to_be_bytes()).time()
+    }
+
+    #[test]
+    fn a_position_goes_there_and_back_and_remembers_so_many() {
+        let mut position = Position::default();
+        for n in 1..=200 {
+            position.sent(&time(n));
+            assert_eq!(Position::parse(&position.id()).unwrap(), position, "{n}");
+        }
+        assert_eq!((position.seen.len(), position.floor.clone()), (REMEMBERED, time(200 - REMEMBERED as u64)));
+        assert!(position.id().len() < 1500);
+        assert_eq!(Position::parse(&format!("all#{}", time(5))).unwrap().floor, time(5));
+        for bad in ["", "x", "all#5", "all#", "!!", &"A".repeat(5000), &format!("all#{}x", time(5))] {
+            assert_eq!(Position::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What monitors read.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tidings_store::Error;
+
+use crate::bus::Bus;
+use crate::config::monitors::Metric;
+use crate::figures::{Counts, Figures, Span};
+
+/// What the time from acceptance to delivery is read of: the whole installation.
+pub const END_TO_END: &str = "end-to-end";
+/// Minutes over which that time is taken.
+const MINUTES: usize = 5;
+
+/// One thing's figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    pub entity: String,
+    pub value: f64,
+}
+
+/// Gives the figures that monitors are about.
+#[async_trait]
+pub trait Gauges: Send + Sync {
+    async fn read(&self, metric: Metric) -> Result<Vec<Reading>, Error>;
+}
+
+/// The figures of this installation.
+pub struct House {
+    pub bus: Arc<Bus>,
+    pub figures: Arc<Figures>,
+}
+
+#[async_trait]
+impl Gauges for House {
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+    async fn read(&self, metric: Metric) -> Result<Vec<Reading>, Error> {
+        if metric == Metric::LatencyP99Seconds {
+            let series = self.figures.series(Span::Hour).await?;
+            let mut lately = Counts::default();
+            series.points.iter().rev().take(MINUTES).for_each(|point| lately.add(&point.counts));
+            let value = lately.quantile_ms(0.99).unwrap_or_default() / 1000.0;
+            return Ok(vec![Reading { entity: END_TO_END.to_owned(), value }]);
+        }
+        let lines = self.bus.lines();
+        let main = lines.iter().filter(|line| !line.path.ends_with(crate::bus::path::DEAD_LETTERS));
+        Ok(main
+            .map(|line| {
+                let figures = line.figures();
+                let count = if metric == Metric::DeadLetters { figures.dead_lettered } else { figures.active };
+                Reading { entity: line.path.clone(), value: count as f64 }
+            })
+            .collect())
+    }
+}

@@ -1,0 +1,151 @@
+//! What may be changed of a dead letter before it is sent again: its payload, and where it goes.
+
+use serde_json::{Map, Value, json};
+use tidings_core::envelope::{FieldError, check_name};
+
+use crate::config::{Secret, values};
+use crate::messages::record::Message;
+use crate::messages::types::Types;
+
+/// Addresses of one e-mail.
+const MOST_RECIPIENTS: usize = 100;
+const NAME_CHARS: usize = 256;
+
+/// The changes; none of them: it is sent as it was.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Edit {
+    /// Takes the old one's place.
+    pub payload: Option<Map<String, Value>>,
+    /// In the channel's own terms; a webhook's may hold a `secret`.
+    pub target: Option<Map<String, Value>>,
+}
+
+impl Edit {
+    /// Reads the fields `payload` and `target` of a body.
+    ///
+    /// # Errors
+    ///
+    /// Each of them that is no object.
+    pub fn read(fields: &Map<String, Value>) -> Result<Self, Vec<FieldError>> {
+        let mut errors = Vec::new();
+        let mut object = |name: &str| match fields.get(name) {
+            None | Some(Value::Null) => None,
+            Some(Value::Object(object)) => Some(object.clone()),
+            Some(_) => {
+                errors.push(FieldError::new(name, "must be an object"));
+                None
+            }
+        };
+        let edit = Self { payload: object("payload"), target: object("target") };
+        if errors.is_empty() { Ok(edit) } else { Err(errors) }
+    }
+
+    /// Makes the changes.
+    ///
+    /// # Errors
+    ///
+    /// Every field that does not fit the message's type or channel.
+    pub fn apply(&self, message: &mut Message, types: &Types) -> Result<(), Vec<FieldError>> {
+        let mut errors = Vec::new();
+        if let Some(payload) = &self.payload {
+            errors.extend(types.check(&message.message_type, payload));
+            message.payload.clone_from(payload);
+        }
+        if let Some(target) = &self.target {
+            match read_target(&message.channel, target) {
+                Ok((target, secret)) => {
+                    message.target = target;
+                    message.secret = secret.or_else(|| message.secret.take());
+                }
+                Err(more) => errors.extend(more),
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.payload.is_none() && self.target.is_none()
+    }
+}
+
+type Target = (Map<String, Value>, Option<Secret>);
+
+/// A target in the terms of its channel.
+pub fn read_target(channel: &str, fields: &Map<String, Value>) -> Result<Target, Vec<FieldError>> {
+    let refuse = |field: &str, why: &str| Err(vec![FieldError::new(format!("target.{field}"), why)]);
+    let text = |name: &str| fields.get(name).and_then(Value::as_str);
+    let name = |field: &str| match text(field) {
+        Some(name) if check_name(name, NAME_CHARS).is_ok() => Ok(json!({ (field): name })),
+        _ => Err(vec![FieldError::new(format!("target.{field}"), "must be a name")]),
+    };
+    let mut secret = None;
+    let target = match channel {
+        "email" => {
+            let list = fields.get("to").and_then(Value::as_array).cloned().unwrap_or_default();
+            let good = (1..=MOST_RECIPIENTS).contains(&list.len())
+                && list.iter().all(|to| to.as_str().is_some_and(values::is_mailbox));
+            if !good {
+                return refuse("to", &format!("must be a list of 1 to {MOST_RECIPIENTS} e-mail addresses"));
+            }
+            json!({ "to": list })
+        }
+        "ntfy" => match text("topic").map(|topic| (topic, values::topic(topic))) {
+            Some((topic, Ok(()))) => json!({ "topic": topic }),
+            Some((_, Err(why))) => return refuse("topic", &why),
+            None => return refuse("topic", "must be a topic"),
+        },
+        "webhook" => {
+            secret = match fields.get("secret") {
+                None | Some(Value::Null) => None,
+                Some(Value::String(secret)) if !secret.is_empty() => Some(Secret::new(secret)),
+                Some(_) => return refuse("secret", "must be a string"),
+            };
+            match text("url").map(|url| (url, values::url(url, &["http", "https"]))) {
+                Some((url, Ok(()))) => json!({ "url": url }),
+                Some((_, Err(why))) => return refuse("url", &why),
+                None => return refuse("url", "must be a URL"),
+            }
+        }
+        "queue" => name("entity")?,
+        "ticket" => name("caller")?,
+        _ => return refuse("", "cannot be changed on this channel"),
+    };
+    Ok((target.as_object().cloned().unwrap_or_default(), secret))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(channel: &str, target: Value) -> Vec<String> {
+        let read = read_target(channel, target.as_object().unwrap());
+        read.err().unwrap_or_default().into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn a_target_fits_its_channel() {
+        for (channel, target) in [
+            ("email", json!({ "to": ["a@b.example"] })),
+            ("email", json!({ "to": vec!["a@b.example"; 100] })),
+            ("ntfy", json!({ "topic": "ops" })),
+            ("webhook", json!({ "url": "https://a.example/x", "secret": "whsec_x" })),
+            ("queue", json!({ "entity": "jobs" })),
+            ("ticket", json!({ "caller": "me" })),
+        ] {
+            assert!(fields(channel, target).is_empty(), "{channel}");
+        }
+        for (channel, target, field) in [
+            ("email", json!({ "to": [] }), "target.to"),
+            ("email", json!({ "to": vec!["a@b.example"; 101] }), "target.to"),
+            ("email", json!({ "to": ["nobody"] }), "target.to"),
+            ("ntfy", json!({ "topic": "a/b" }), "target.topic"),
+            ("ntfy", json!({}), "target.topic"),
+            ("webhook", json!({ "url": "ftp://a" }), "target.url"),
+            ("webhook", json!({ "url": "https://a", "secret": 1 }), "target.secret"),
+            ("queue", json!({ "entity": "" }), "target.entity"),
+        ] {
+            assert_eq!(fields(channel, target), [field], "{channel}");
+        }
+    }
+}

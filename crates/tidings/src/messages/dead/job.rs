@@ -1,0 +1,276 @@
+//! The same thing done to many dead letters: durable, a chunk for each transaction, carried on after a restart, each
+//! letter once.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Map, Value as Json};
+use tidings_core::pattern::Pattern;
+use tidings_core::time::{Clock, Timestamp, iso_millis};
+use tidings_store::{Change, Condition, Error, Item, Key, KeyKind, Query, Store, Table, Value, Write};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::edit::Edit;
+use super::{DeadLetter, discard, oldest};
+use crate::audit::{Action, Audit};
+use crate::messages::{Message, Messages, counters};
+
+/// The partition of `open-index`.
+const OPEN: &str = "open";
+/// Letters in one transaction: two writes each, and a few for the rest.
+const CHUNK: usize = 40;
+/// Done, a job can be looked at for so long.
+const KEPT_SECONDS: i64 = 7 * 86_400;
+/// A chunk that meets somebody else's change is done again so often.
+const TRIES: usize = 10;
+
+#[must_use]
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        Table::new("tidings-dead-letter-jobs", "job_id", KeyKind::S)
+            .index("open-index", ("open".into(), KeyKind::S), Some(("created_at".into(), KeyKind::S)))
+            .ttl("ttl")
+    });
+    &TABLE
+}
+
+/// What is done to the letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deed {
+    Resubmit,
+    Purge,
+}
+
+impl Deed {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Resubmit => "resubmit",
+            Self::Purge => "purge",
+        }
+    }
+}
+
+/// What somebody wants done.
+#[derive(Debug, Clone)]
+pub struct Order {
+    pub deed: Deed,
+    /// A pattern over the letters; absent: all of them.
+    pub pattern: Option<String>,
+    pub edit: Edit,
+    pub by: String,
+    pub created_by: String,
+    pub correlation_id: String,
+}
+
+/// A job as it is stored.
+#[derive(Debug, Clone)]
+pub struct Job {
+    pub id: String,
+    pub order: Order,
+    pub created_at: String,
+    pub finished_at: Option<String>,
+    /// Letters looked at, done, and left because they could not be.
+    pub seen: i64,
+    pub done: i64,
+    pub failed: i64,
+    /// Why the first of those was left.
+    pub error: Option<String>,
+    cursor: Option<Item>,
+    /// Every letter was looked at.
+    end: bool,
+    step: i64,
+}
+
+/// The write that begins a job. It is about the letters that there are now.
+///
+/// # Errors
+///
+/// If the order holds what an item cannot.
+pub fn begin(id: Uuid, order: &Order, now: Timestamp) -> Result<Write, Error> {
+    let object = |map: &Option<Map<String, Json>>| map.as_ref().map(|map| Json::Object(map.clone()).to_string());
+    let item = Item::new()
+        .with("job_id", id.to_string())
+        .with("open", OPEN)
+        .with("created_at", iso_millis(now))
+        .with("deed", order.deed.as_str())
+        .with_some("pattern", order.pattern.as_ref())
+        .with_some("payload", object(&order.edit.payload))
+        .with_some("target", object(&order.edit.target))
+        .with("by", &order.by)
+        .with("created_by", &order.created_by)
+        .with("correlation_id", &order.correlation_id)
+        .with("seen", 0_i64)
+        .with("done", 0_i64)
+        .with("failed", 0_i64)
+        .with("step", 0_i64);
+    table().check_item(&item)?;
+    Ok(Write::insert(table(), item))
+}
+
+pub async fn get(store: &dyn Store, id: &str) -> Result<Option<Job>, Error> {
+    if Uuid::parse_str(id).is_err() {
+        return Ok(None);
+    }
+    store.get(table(), &Key::new(id)).await?.map(|item| Job::from_item(&item)).transpose()
+}
+
+/// Carries jobs on.
+pub struct Clerk {
+    pub store: Arc<dyn Store>,
+    pub messages: Arc<Messages>,
+    pub stop: watch::Receiver<bool>,
+}
+
+impl Clerk {
+    /// Does everything that is open. Two at once do each chunk once.
+    pub async fn activate(&self, audit: &Audit, clock: &dyn Clock) -> Result<(), Error> {
+        let query = Query::new(OPEN).index("open-index").limit(100);
+        for item in self.store.query(table(), &query).await?.items {
+            let mut job = Job::from_item(&item)?;
+            while !*self.stop.borrow() {
+                if job.end {
+                    self.finish(&job, audit, clock.now()).await?;
+                    break;
+                }
+                match self.chunk(&job, clock.now()).await? {
+                    Some(next) => job = next,
+                    // Another node is at it, too: on from where it is.
+                    None => match get(&*self.store, &job.id).await? {
+                        Some(found) if found.finished_at.is_none() => job = found,
+                        _ => break,
+                    },
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next letters, in one transaction with the job's moving on; `None` if another node moved it on.
+    async fn chunk(&self, job: &Job, now: Timestamp) -> Result<Option<Job>, Error> {
+        for _ in 0..TRIES {
+            let (letters, next) = oldest(&*self.store, &job.created_at, CHUNK, job.cursor.clone()).await?;
+            let (moved, writes, made) = self.plan(job, letters, next, now).await?;
+            match self.store.transact(writes).await {
+                Ok(()) => {
+                    self.messages.signals.created(&made);
+                    return Ok(Some(moved));
+                }
+                Err(error @ Error::Conflict { .. }) if error.conflict_on(0).is_some() => return Ok(None),
+                // A letter is gone meanwhile; what is left is looked at again.
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Throttled("the dead letters are contended".to_owned()))
+    }
+
+    /// What a chunk comes to: the job as it is then, the writes, and the messages that they make.
+    async fn plan(
+        &self,
+        job: &Job,
+        letters: Vec<DeadLetter>,
+        next: Option<Item>,
+        now: Timestamp,
+    ) -> Result<(Job, Vec<Write>, Vec<Message>), Error> {
+        let mut moved = Job { end: next.is_none(), cursor: next, step: job.step + 1, ..job.clone() };
+        let pattern = job.order.pattern.as_deref().and_then(|text| Pattern::parse(text).ok());
+        let (mut writes, mut made) = (Vec::new(), Vec::new());
+        for letter in letters {
+            moved.seen += 1;
+            let fits = pattern.as_ref().is_none_or(|p| p.matches(&letter.to_json().to_string()).unwrap_or(false));
+            if !fits {
+                continue;
+            }
+            if job.order.deed == Deed::Resubmit {
+                let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("resubmit\n{}\n{}", job.id, letter.id).as_bytes());
+                match self.messages.resubmission(&letter, &job.order.edit, &job.order.created_by, id, now).await? {
+                    Ok(message) => {
+                        writes.push(Write::insert(&self.messages.table, message.to_item()?));
+                        made.push(message);
+                    }
+                    Err(errors) => {
+                        moved.failed += 1;
+                        let why = || errors.iter().map(|e| format!("{} {}", e.field, e.message)).collect::<Vec<_>>();
+                        moved.error.get_or_insert_with(|| format!("{}: {}", letter.id, why().join("; ")));
+                        continue;
+                    }
+                }
+            }
+            writes.push(discard(&letter.id));
+            moved.done += 1;
+        }
+        for stage in ["dev", "stage", "prod"] {
+            let of_stage: Vec<Message> = made.iter().filter(|message| message.stage == stage).cloned().collect();
+            writes.extend(counters::created(&of_stage));
+        }
+        writes.insert(0, moved.moving(job));
+        Ok((moved, writes, made))
+    }
+
+    async fn finish(&self, job: &Job, audit: &Audit, now: Timestamp) -> Result<(), Error> {
+        let changes = vec![
+            Change::Remove("open".into()),
+            Change::Set("finished_at".into(), iso_millis(now).into()),
+            Change::Set("ttl".into(), now.as_second().saturating_add(KEPT_SECONDS).into()),
+        ];
+        let write = Write::update(table(), Key::new(&job.id), changes).when(Condition::HasAttribute("open".into()));
+        let (name, order) = (job.order.deed, &job.order);
+        let action = match name {
+            Deed::Resubmit => Action::new("dead_letters.resubmitted", "dead_letter_job", &job.id),
+            Deed::Purge => Action::new("dead_letters.purged", "dead_letter_job", &job.id),
+        };
+        let details = serde_json::json!({ "seen": job.seen, "done": job.done, "failed": job.failed });
+        match audit.record_with(&order.by, &order.correlation_id, action.details(details), vec![write]).await {
+            // Another node was faster.
+            Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Job {
+    /// The write that moves the job from where it was to here.
+    fn moving(&self, before: &Self) -> Write {
+        let mut changes = vec![
+            Change::Set("step".into(), self.step.into()),
+            Change::Set("seen".into(), self.seen.into()),
+            Change::Set("done".into(), self.done.into()),
+            Change::Set("failed".into(), self.failed.into()),
+            Change::Set("end".into(), Value::Bool(self.end)),
+        ];
+        changes.extend(self.error.as_ref().map(|error| Change::Set("error".into(), error.as_str().into())));
+        changes.extend(self.cursor.as_ref().map(|cursor| Change::Set("cursor".into(), Value::M(cursor.0.clone()))));
+        Write::update(table(), Key::new(&self.id), changes).when(Condition::Equals("step".into(), before.step.into()))
+    }
+
+    fn from_item(item: &Item) -> Result<Self, Error> {
+        let text = |name: &str| item.str(name).map(ToOwned::to_owned);
+        let count = |name: &str| item.int(name).unwrap_or(0);
+        let object = |name: &str| item.str(name).and_then(|text| serde_json::from_str(text).ok());
+        let deed = [Deed::Resubmit, Deed::Purge].into_iter().find(|deed| item.str("deed") == Some(deed.as_str()));
+        Ok(Self {
+            id: text("job_id").unwrap_or_default(),
+            order: Order {
+                deed: deed.ok_or_else(|| Error::Corrupt("a stored job cannot be read".to_owned()))?,
+                pattern: text("pattern"),
+                edit: Edit { payload: object("payload"), target: object("target") },
+                by: text("by").unwrap_or_default(),
+                created_by: text("created_by").unwrap_or_default(),
+                correlation_id: text("correlation_id").unwrap_or_default(),
+            },
+            created_at: text("created_at").unwrap_or_default(),
+            finished_at: text("finished_at"),
+            seen: count("seen"),
+            done: count("done"),
+            failed: count("failed"),
+            error: text("error"),
+            cursor: match item.get("cursor") {
+                Some(Value::M(cursor)) => Some(Item(cursor.clone())),
+                _ => None,
+            },
+            end: item.get("end") == Some(&Value::Bool(true)),
+            step: count("step"),
+        })
+    }
+}

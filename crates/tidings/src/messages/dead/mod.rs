@@ -1,0 +1,231 @@
+//! Dead letters: what was given up, with the reason, every attempt and the message itself, where somebody will look; and
+//! what can be done about them: send again, as it was or changed, or throw away (SX-08).
+//!
+//! A letter that is sent again goes: a new message takes its place in the same transaction, and the failed one stays
+//! failed. `edit` says what may be changed on the way, `job` does it to many.
+
+pub mod edit;
+pub mod job;
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+use tidings_core::message::Attempt;
+use tidings_core::time::{Timestamp, iso_millis};
+use tidings_store::query::cursor_of;
+use tidings_store::{Condition, Error, Item, Key, KeyKind, Query, Range, Store, Table, Value, Write, limits};
+
+use super::record::Message;
+use crate::app::Services;
+
+/// The index partition of messages; queues will have theirs.
+const SOURCE: &str = "message";
+/// Letters looked at for one page at the most, so that a filter that fits little still answers soon.
+const LOOKED_AT: usize = 10_000;
+/// How often a node looks for work that another one left behind.
+const JOBS_EVERY: Duration = Duration::from_secs(10);
+/// Bytes of a letter beside the message in it.
+const BESIDE_BYTES: usize = 6 * 1024;
+
+#[must_use]
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        Table::new("tidings-dead-letters", "id", KeyKind::S)
+            .index("source-index", ("source".into(), KeyKind::S), Some(("time".into(), KeyKind::S)))
+            .ttl("ttl")
+    });
+    &TABLE
+}
+
+/// A message that was given up.
+#[derive(Debug, Clone)]
+pub struct DeadLetter {
+    /// The message's.
+    pub id: String,
+    pub time: String,
+    pub reason: String,
+    pub channel: String,
+    pub message_type: String,
+    pub stage: String,
+    pub correlation_id: String,
+    /// Every attempt, the last one last.
+    pub attempts: Vec<Attempt>,
+    pub ttl: i64,
+    /// As it was given up. Absent if it had no room beside it; then it is where messages are.
+    pub message: Option<Message>,
+}
+
+/// Which letters somebody wants.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Filter {
+    pub channel: Option<String>,
+    pub message_type: Option<String>,
+    pub from: Option<Timestamp>,
+    pub to: Option<Timestamp>,
+}
+
+/// Starts the worker that carries on what is to be done to many.
+pub fn start(services: &Services) {
+    let worker = services.clone();
+    let wake = Arc::clone(&services.messages.new_letter_job);
+    services.workers.spawn_woken("dead-letters", JOBS_EVERY, wake, move || {
+        let services = worker.clone();
+        async move { work(&services).await.map_err(|error| error.to_string()) }
+    });
+}
+
+/// Does what is to be done to many.
+pub async fn work(services: &Services) -> Result<(), Error> {
+    let clerk = job::Clerk {
+        store: Arc::clone(&services.store),
+        messages: Arc::clone(&services.messages),
+        stop: services.workers.stopping(),
+    };
+    clerk.activate(&services.audit, &*services.clock).await
+}
+
+/// The write that keeps a message that was given up, for as long as messages are kept from now on.
+///
+/// # Errors
+///
+/// If the message cannot be written.
+pub fn letter(message: &Message, reason: &str, now: Timestamp) -> Result<Write, Error> {
+    let kept = message.ttl.saturating_sub(message.created_date.as_second());
+    let item = Item::new()
+        .with("id", &message.message_id)
+        .with("source", SOURCE)
+        .with("time", iso_millis(now))
+        .with("reason", reason)
+        .with("channel", &message.channel)
+        .with("message_type", &message.message_type)
+        .with("stage", &message.stage)
+        .with("correlation_id", &message.correlation_id)
+        .with("ttl", now.as_second().saturating_add(kept).max(message.ttl));
+    let whole = message.to_item()?;
+    let item = if whole.size() + BESIDE_BYTES <= limits::ITEM_BYTES {
+        item.with("message", Value::M(whole.0))
+    } else {
+        item.with("attempts", Value::from_record(&message.delivery.attempts)?)
+    };
+    Ok(Write::put(table(), item))
+}
+
+/// The write that takes a letter away, if it is still there.
+#[must_use]
+pub fn discard(id: &str) -> Write {
+    Write::delete(table(), Key::new(id)).when(Condition::Exists)
+}
+
+/// One page, newest first. A page that looked at much and found little may be short, and still have a cursor.
+pub async fn page(
+    store: &dyn Store,
+    filter: &Filter,
+    limit: usize,
+    mut after: Option<Item>,
+) -> Result<(Vec<DeadLetter>, Option<Item>), Error> {
+    let index = table().index_named("source-index")?;
+    let (mut found, mut looked_at) = (Vec::new(), 0);
+    loop {
+        let query =
+            Query::new(SOURCE).index("source-index").range(filter.range()).descending().limit(limit).after(after);
+        let page = store.query(table(), &query).await?;
+        looked_at += page.items.len();
+        for item in &page.items {
+            let letter = DeadLetter::from_item(item)?;
+            if !filter.fits(&letter) {
+                continue;
+            }
+            found.push(letter);
+            if found.len() >= limit {
+                return Ok((found, Some(cursor_of(table(), Some(index), item))));
+            }
+        }
+        after = page.next;
+        if after.is_none() || looked_at >= LOOKED_AT {
+            return Ok((found, after));
+        }
+    }
+}
+
+/// The oldest ones that are not younger than `until`, from a place on.
+pub async fn oldest(
+    store: &dyn Store,
+    until: &str,
+    limit: usize,
+    after: Option<Item>,
+) -> Result<(Vec<DeadLetter>, Option<Item>), Error> {
+    let range = Range::AtMost(until.into());
+    let query = Query::new(SOURCE).index("source-index").range(range).limit(limit).after(after);
+    let page = store.query(table(), &query).await?;
+    Ok((page.items.iter().map(DeadLetter::from_item).collect::<Result<_, _>>()?, page.next))
+}
+
+pub async fn get(store: &dyn Store, id: &str) -> Result<Option<DeadLetter>, Error> {
+    if id.is_empty() || id.len() > 64 {
+        return Ok(None);
+    }
+    store.get(table(), &Key::new(id)).await?.map(|item| DeadLetter::from_item(&item)).transpose()
+}
+
+impl DeadLetter {
+    fn from_item(item: &Item) -> Result<Self, Error> {
+        let text = |name: &str| item.str(name).unwrap_or_default().to_owned();
+        let message = match item.get("message") {
+            Some(Value::M(attributes)) => Some(Message::from_item(&Item(attributes.clone()))?),
+            _ => None,
+        };
+        let attempts = match (&message, item.get("attempts")) {
+            (Some(message), _) => message.delivery.attempts.clone(),
+            (None, Some(attempts)) => attempts.to_record()?,
+            (None, None) => Vec::new(),
+        };
+        Ok(Self {
+            id: text("id"),
+            time: text("time"),
+            reason: text("reason"),
+            channel: text("channel"),
+            message_type: text("message_type"),
+            stage: text("stage"),
+            correlation_id: text("correlation_id"),
+            attempts,
+            ttl: item.int("ttl").unwrap_or_default(),
+            message,
+        })
+    }
+
+    /// What the letter is about, as a pattern sees it.
+    #[must_use]
+    pub fn to_json(&self) -> Json {
+        let message = self.message.as_ref();
+        let shown = |map: Option<&Map<String, Json>>| map.cloned().unwrap_or_default();
+        serde_json::json!({
+            "id": self.id, "source": SOURCE, "time": self.time, "reason": self.reason, "channel": self.channel,
+            "message_type": self.message_type, "stage": self.stage, "correlation_id": self.correlation_id,
+            "rule": message.and_then(|message| message.rule.as_deref()),
+            "created_by": message.map(|message| message.created_by.as_str()),
+            "payload": shown(message.map(|message| &message.payload)),
+            "target": shown(message.map(|message| &message.target)),
+            "attempts": self.attempts.len(),
+            "code": self.attempts.last().and_then(|attempt| attempt.code),
+        })
+    }
+}
+
+impl Filter {
+    fn range(&self) -> Range {
+        let text = |at: Option<Timestamp>| at.map(|at| iso_millis(at).into());
+        match (text(self.from), text(self.to)) {
+            (Some(low), Some(high)) => Range::Between(low, high),
+            (Some(low), None) => Range::AtLeast(low),
+            (None, Some(high)) => Range::AtMost(high),
+            (None, None) => Range::All,
+        }
+    }
+
+    fn fits(&self, letter: &DeadLetter) -> bool {
+        let same = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
+        same(&self.channel, &letter.channel) && same(&self.message_type, &letter.message_type)
+    }
+}

@@ -1,0 +1,95 @@
+//! Limits at n-1, n and n+1.
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::{receive_one, with_queue};
+use crate::support::{Answer, TestServer};
+
+// S003-70
+#[tokio::test]
+async fn a_message_has_at_most_256_kib() {
+    let server = with_queue("q", &json!({})).await;
+    let client = server.client();
+    // The id that it gets, its correlation id and its content type count, too.
+    let own = 36 + "c".len() + "text/plain".len();
+    for (bytes, good) in [(262_143 - own, true), (262_144 - own, true), (262_145 - own, false)] {
+        let headers = [("content-type", "text/plain"), ("x-correlation-id", "c")];
+        let answer = client.post_with("/bus/q/messages", &headers, "x".repeat(bytes)).await;
+        assert_eq!(answer.status, if good { 201 } else { 413 }, "{bytes}");
+    }
+    assert_eq!(receive_one(&client, "q").await["body"].as_str().unwrap().len(), 262_143 - own);
+}
+
+#[tokio::test]
+async fn properties_have_at_most_64_kib() {
+    let server = with_queue("q", &json!({})).await;
+    let client = server.client();
+    for (bytes, good) in [(65_535, true), (65_536, true), (65_537, false)] {
+        let message = json!([{ "BrokerProperties": { "MessageId": "m", "CorrelationId": "c" },
+            "UserProperties": { "p": "x".repeat(bytes - 3) } }]);
+        let answer =
+            client.post_as("/bus/q/messages", "application/vnd.microsoft.servicebus.json", message.to_string()).await;
+        assert_eq!(answer.status, if good { 201 } else { 413 }, "{bytes}");
+    }
+}
+
+#[tokio::test]
+async fn settings_are_checked_at_their_limits() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let cases = [
+        ("lockSeconds", 4, false),
+        ("lockSeconds", 5, true),
+        ("lockSeconds", 300, true),
+        ("lockSeconds", 301, false),
+        ("maxDeliveryCount", 0, false),
+        ("maxDeliveryCount", 1, true),
+        ("maxDeliveryCount", 2000, true),
+        ("maxDeliveryCount", 2001, false),
+        ("duplicateWindowSeconds", 604_800, true),
+        ("duplicateWindowSeconds", 604_801, false),
+        ("defaultTtlSeconds", 3_153_600_000_i64, true),
+        ("defaultTtlSeconds", 3_153_600_001, false),
+        ("defaultTtlSeconds", -1, false),
+    ];
+    for (field, value, good) in cases {
+        let answer = client.put("/bus/q", &json!({ field: value })).await;
+        if good {
+            assert!([200, 201].contains(&answer.status), "{field} {value}: {}", answer.text());
+        } else {
+            assert_eq!(answer.bad_fields(), [field], "{value}");
+        }
+    }
+    let wrong =
+        json!({ "kind": "queue", "lockSeconds": "x", "ordered": 1, "retry": { "strategy": "slow", "factor": 0 } });
+    assert_eq!(
+        client.put("/bus/q2", &wrong).await.bad_fields(),
+        ["lockSeconds", "retry.strategy", "retry.factor", "ordered"]
+    );
+    assert_eq!(client.put("/bus/q2", &json!({ "kind": "pipe" })).await.bad_fields(), ["kind"]);
+    client.get("/bus/q2").await.problem(404);
+}
+
+#[tokio::test]
+async fn names_and_waits_are_checked() {
+    let server = with_queue("q", &json!({})).await;
+    let client = server.client();
+    for (name, good) in [("a".repeat(260), true), ("a".repeat(261), false), ("a%20b".to_owned(), false)] {
+        let answer = client.put(&format!("/bus/{name}"), &json!({})).await;
+        assert_eq!(answer.status == 201, good, "{name}");
+    }
+    client.put("/bus/t", &json!({ "kind": "topic" })).await.expect(201);
+    for (name, good) in [("s".repeat(50), true), ("s".repeat(51), false)] {
+        let answer = client.put(&format!("/bus/t/subscriptions/{name}"), &json!({})).await;
+        assert_eq!(answer.status == 201, good, "{name}");
+    }
+    for (timeout, good) in [("0", true), ("301", false), ("-1", false), ("x", false), ("", false)] {
+        let request = client.request(Method::POST, &format!("/bus/q/messages/head?timeout={timeout}"));
+        assert_eq!(Answer::to(request).await.status, if good { 204 } else { 400 }, "{timeout}");
+    }
+    for (limit, good) in [("1", true), ("1000", true), ("0", false), ("1001", false)] {
+        assert_eq!(client.get(&format!("/bus/q/peek?limit={limit}")).await.status == 200, good, "{limit}");
+    }
+    assert_eq!(client.get("/bus/q/peek?state=lost").await.bad_fields(), ["state"]);
+}

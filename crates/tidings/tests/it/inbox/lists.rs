@@ -1,0 +1,201 @@
+//! `GET /notifications`: what is in a page, and what pages are together.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Rig, identifiers, titles};
+use crate::support::TestServer;
+
+fn numbers(range: std::ops::RangeInclusive<u32>) -> impl Iterator<Item = String> {
+    range.map(|n| format!("n{n}"))
+}
+
+// S001-72, S001-78, S001-85 to S001-90
+#[tokio::test]
+async fn an_entry_has_every_field_and_the_newest_comes_first() {
+    let rig = Rig::start().await;
+    let score = json!({ "event_type": "score", "product_id": "p1", "env": "dev", "old_score": 24, "new_score": 30.5 });
+    rig.tell(&["u1"], "first", score).await;
+    rig.server.clock.advance(Duration::from_millis(5));
+    let question =
+        json!({ "event_type": "question", "product_id": "p1", "env": "hom", "question": "Q", "compliance": false });
+    rig.tell(&["u1"], "second", question).await;
+    let page = rig.page("user=u1").await;
+    assert_eq!(titles(&page), ["second", "first"]);
+    assert_eq!((&page["unread"], &page["LastEvaluatedKey"]), (&json!(2), &Value::Null));
+    let identifier = page["items"][0]["notification_identifier"].as_str().unwrap();
+    assert!(identifier.starts_with("all#017723664000050") && identifier.len() == 41, "{identifier}");
+    assert_eq!(
+        page["items"][0],
+        json!({
+            "user": "u1", "productid": "p1", "question": "Q", "type": "compliance", "event_type": "question",
+            "old_score": null, "new_score": null, "compliance": "pending", "env": "hom",
+            "notification_identifier": identifier, "status": "unread", "time": "2026-03-01T12:00:00.005Z",
+            "read_at": null, "link": null, "title": "second", "text": "x",
+        })
+    );
+    let score = &page["items"][1];
+    assert_eq!(
+        (&score["type"], &score["question"], &score["compliance"]),
+        (&json!("score"), &Value::Null, &Value::Null)
+    );
+    assert_eq!((&score["old_score"], &score["new_score"]), (&json!(24), &json!(30.5)));
+    // Somebody of whom nothing is known has an empty inbox.
+    assert_eq!(rig.page("user=nobody").await, json!({ "items": [], "LastEvaluatedKey": null, "unread": 0 }));
+}
+
+// S001-76, S001-79 to S001-82, S001-91
+#[tokio::test]
+async fn unread_read_and_all() {
+    let rig = Rig::start().await;
+    rig.tell_many(&["u1"], numbers(1..=5)).await;
+    let ids = rig.identifiers("u1").await;
+    rig.mark("u1", &ids[0..2], "read").await;
+    rig.mark("u1", &ids[4..5], "archive").await;
+    assert_eq!(rig.identifiers("u1").await, ids);
+    assert_eq!(identifiers(&rig.page("user=u1&status=unread").await), ids[2..4]);
+    assert_eq!(identifiers(&rig.page("user=u1&status=read").await), ids[0..2]);
+    assert_eq!(identifiers(&rig.page("user=u1&status=all").await), ids);
+    let states: Vec<_> =
+        rig.page("user=u1").await["items"].as_array().unwrap().iter().map(|i| i["status"].clone()).collect();
+    assert_eq!(states, ["read", "read", "unread", "unread", "archived"]);
+}
+
+// S001-69
+#[tokio::test]
+async fn the_type_is_a_filter_with_every_status() {
+    let rig = Rig::start().await;
+    for n in 0..30 {
+        let kind = if n % 10 == 3 { "question" } else { "score" };
+        rig.tell(&["u1"], &format!("{kind}{n}"), json!({ "event_type": kind })).await;
+        rig.server.clock.advance(Duration::from_millis(1));
+    }
+    let questions = ["question23", "question13", "question3"];
+    assert_eq!(titles(&rig.page("user=u1&type=compliance").await), questions);
+    assert_eq!(titles(&rig.page("user=u1&type=question&status=unread").await), questions);
+    let ids = identifiers(&rig.page("user=u1&type=compliance").await);
+    rig.mark("u1", &ids[1..2], "read").await;
+    rig.mark("u1", &ids[2..3], "archive").await;
+    // All three in the order of time, whatever their status, and page by page.
+    for limit in 1..=3 {
+        let pages = rig.pages(&format!("user=u1&type=compliance&limit={limit}")).await;
+        assert_eq!(pages.concat(), questions, "{limit}");
+        assert!(pages.iter().all(|page| page.len() <= limit), "{pages:?}");
+    }
+    assert_eq!(titles(&rig.page("user=u1&type=compliance&status=read").await), ["question13"]);
+    assert_eq!(titles(&rig.page("user=u1&type=compliance&status=unread").await), ["question23"]);
+    assert_eq!(rig.pages("user=u1&type=score&limit=7").await.concat().len(), 27);
+    assert_eq!(titles(&rig.page("user=u1&type=notice").await), [""; 0]);
+}
+
+// S001-83: nothing twice and nothing left out while entries arrive and are marked.
+#[tokio::test]
+async fn paging_is_stable_while_entries_arrive() {
+    let rig = Rig::start().await;
+    rig.tell_many(&["u1"], numbers(1..=50)).await;
+    rig.server.clock.advance(Duration::from_millis(1));
+    for query in ["user=u1&limit=7", "user=u1&limit=7&status=unread", "user=u1&limit=7&type=notice"] {
+        let there: BTreeSet<String> = rig.identifiers("u1").await.into_iter().collect();
+        let (mut seen, mut after, mut turn) = (Vec::new(), String::new(), 0);
+        loop {
+            let page = rig.page(&format!("{query}{after}")).await;
+            let ids = identifiers(&page);
+            rig.tell(&["u1"], "new", json!({})).await;
+            rig.server.clock.advance(Duration::from_millis(1));
+            // What has been shown may change its status without changing what comes.
+            rig.mark("u1", &ids[..1], "read").await;
+            rig.mark("u1", &ids[..1], "unread").await;
+            seen.extend(ids);
+            turn += 1;
+            assert!(turn < 40);
+            let Some(key) = page["LastEvaluatedKey"].as_str() else { break };
+            after = format!("&cursor={key}");
+        }
+        let distinct: BTreeSet<String> = seen.iter().cloned().collect();
+        assert_eq!((seen.len(), &distinct), (distinct.len(), &there), "{query}");
+        assert!(seen.is_sorted_by(|a, b| a > b), "{query}");
+    }
+}
+
+// S001-59: two events of one instant are both kept, each under its own name.
+#[tokio::test]
+async fn events_of_one_instant_are_all_there() {
+    let rig = Rig::start().await;
+    rig.tell_many(&["u1", "u2"], numbers(1..=80)).await;
+    for user in ["u1", "u2"] {
+        let ids: BTreeSet<String> = rig.identifiers(user).await.into_iter().collect();
+        assert_eq!((ids.len(), rig.unread(user).await), (80, 80));
+    }
+    let all = rig.pages("user=u1&limit=9").await.concat();
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 80);
+}
+
+// S001-73 to S001-77, SX-10, SX-27
+#[tokio::test]
+async fn parameters_have_their_aliases_and_their_limits() {
+    let rig = Rig::start().await;
+    rig.tell_many(&["u1"], numbers(1..=101)).await;
+    assert_eq!(rig.page("user=u1").await["items"].as_array().unwrap().len(), 20);
+    for (query, count) in [("userid=u1&size=1", 1), ("user=u1&limit=99", 99), ("user=u1&limit=100", 100)] {
+        assert_eq!(rig.page(query).await["items"].as_array().unwrap().len(), count, "{query}");
+    }
+    for nothing in ["lastitemretrieved=", "lastitemretrieved=null", "cursor=null", "LastItemRetrieved=null"] {
+        assert_eq!(titles(&rig.page(&format!("user=u1&{nothing}")).await).len(), 20, "{nothing}");
+    }
+    let key = rig.page("user=u1&limit=100").await["LastEvaluatedKey"].as_str().unwrap().to_owned();
+    for name in ["lastitemretrieved", "LastItemRetrieved", "cursor"] {
+        assert_eq!(titles(&rig.page(&format!("user=u1&limit=7&{name}={key}")).await).len(), 1, "{name}");
+    }
+    for (query, fields) in [
+        ("user=u1&limit=0", vec!["limit"]),
+        ("user=u1&limit=101", vec!["limit"]),
+        ("user=u1&size=101", vec!["size"]),
+        ("user=u1&limit=x&status=new&type=other", vec!["status", "type", "limit"]),
+        ("user=u1&limit=5&size=5", vec!["size"]),
+        ("user=u1&userid=u1", vec!["userid"]),
+        ("user=u1&lastitemretrieved=abc", vec!["lastitemretrieved"]),
+        ("user=u1&status=archived", vec!["status"]),
+        ("status=unread", vec!["user"]),
+        ("user=notificationmap", vec!["user"]),
+        ("user=u1&x=1", vec!["x"]),
+        // A cursor belongs to its user and its filters.
+        (&format!("user=u2&cursor={key}"), vec!["cursor"]),
+        (&format!("user=u1&status=unread&cursor={key}"), vec!["cursor"]),
+        (&format!("user=u1&type=score&cursor={key}"), vec!["cursor"]),
+    ] {
+        assert_eq!(rig.client.get(&format!("/notifications?{query}")).await.bad_fields(), fields, "{query}");
+    }
+}
+
+// S001-71: after 90 days, read or not, they are gone, and the count knows it.
+#[tokio::test]
+async fn entries_and_their_count_expire_together() {
+    let rig = Rig::start().await;
+    rig.tell(&["u1"], "old", json!({})).await;
+    rig.server.advance(24);
+    rig.tell(&["u1"], "young", json!({})).await;
+    rig.server.advance(24 * 89);
+    assert_eq!((titles(&rig.page("user=u1").await), rig.unread("u1").await), (vec!["young".into(), "old".into()], 2));
+    // Noon of the 90th day has passed; at midnight the older one goes.
+    rig.server.advance(12);
+    assert_eq!((titles(&rig.page("user=u1").await), rig.unread("u1").await), (vec!["young".into()], 1));
+    assert_eq!(rig.page("user=u1&status=unread").await["unread"], 1);
+    rig.server.advance(24);
+    assert_eq!(rig.page("user=u1").await, json!({ "items": [], "LastEvaluatedKey": null, "unread": 0 }));
+    rig.tell(&["u1"], "again", json!({})).await;
+    assert_eq!(rig.unread("u1").await, 1);
+}
+
+// S001-109
+#[tokio::test]
+async fn entries_link_to_what_they_are_about() {
+    let link = "https://portal.example.com/products/{{ productid }}/questions/{{ question }}?t={{ type }}";
+    let server = TestServer::start_with(|config| config.notification_center.link = Some(link.to_owned())).await;
+    let rig = Rig::over(server).await;
+    let about = json!({ "product_id": "a/b c", "question": "Q&1", "event_type": "question" });
+    rig.tell(&["u1"], "t", about).await;
+    let page = rig.page("user=u1").await;
+    assert_eq!(page["items"][0]["link"], "https://portal.example.com/products/a%2Fb%20c/questions/Q%261?t=compliance");
+}

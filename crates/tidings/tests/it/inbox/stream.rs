@@ -1,0 +1,145 @@
+//! `GET /notifications/stream`: everything once, whoever stores it, and after a break, too.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::Rig;
+use crate::support::{Client, raw};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A stream being read.
+struct Stream {
+    response: reqwest::Response,
+    read: String,
+    /// The last id that came.
+    id: String,
+}
+
+impl Stream {
+    async fn open(client: &Client, path: &str, last_id: Option<&str>) -> Self {
+        let mut request = client.request(reqwest::Method::GET, path);
+        if let Some(id) = last_id {
+            request = request.header("last-event-id", id);
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut stream = Self { response, read: String::new(), id: String::new() };
+        // The first frame says where it begins.
+        assert!(stream.frame().await.is_none());
+        stream
+    }
+
+    /// The entry of the next frame, if it has one.
+    async fn frame(&mut self) -> Option<Value> {
+        let frame = loop {
+            if let Some((frame, rest)) = self.read.split_once("\n\n") {
+                let frame = frame.to_owned();
+                self.read = rest.to_owned();
+                break frame;
+            }
+            let piece = timeout(PATIENCE, self.response.chunk()).await.expect("something comes").unwrap();
+            self.read.push_str(std::str::from_utf8(&piece.expect("the stream goes on")).unwrap());
+        };
+        let mut data = None;
+        for line in frame.lines() {
+            match line.split_once(": ") {
+                Some(("id", id)) => self.id = id.to_owned(),
+                Some(("data", text)) => data = Some(serde_json::from_str(text).unwrap()),
+                _ => {}
+            }
+        }
+        data
+    }
+
+    async fn titles(&mut self, count: usize) -> Vec<String> {
+        let mut titles = Vec::new();
+        while titles.len() < count {
+            titles.extend(self.frame().await.map(|entry| entry["title"].as_str().unwrap().to_owned()));
+        }
+        titles
+    }
+}
+
+// S001-92
+#[tokio::test]
+async fn entries_come_as_they_are_stored_and_resume_where_it_broke_off() {
+    let rig = Rig::start().await;
+    rig.tell(&["u1"], "before", json!({})).await;
+    let user = rig.server.client_for(&["user:u1"]).await;
+    let mut stream = Stream::open(&user, "/notifications/stream", None).await;
+    let begun = stream.id.clone();
+    rig.tell(&["u2"], "not mine", json!({})).await;
+    rig.tell(&["u1"], "first", json!({ "event_type": "score", "new_score": 3 })).await;
+    let first = stream.frame().await.unwrap();
+    assert_eq!((&first["title"], &first["type"], &first["new_score"]), (&json!("first"), &json!("score"), &json!(3)));
+    assert_eq!(
+        first,
+        rig.page("user=u1").await["items"].as_array().unwrap().iter().find(|e| e["title"] == "first").unwrap().clone()
+    );
+    let id = stream.id.clone();
+    drop(stream);
+    // The clock of the tests stands still: all of these are of one instant, in no order of their own.
+    rig.tell_many(&["u1"], (0..150).map(|n| format!("missed{n}"))).await;
+    let mut stream = Stream::open(&user, "/notifications/stream?user=u1", Some(&id)).await;
+    let mut missed = stream.titles(150).await;
+    rig.tell(&["u1"], "last", json!({})).await;
+    assert_eq!(stream.titles(1).await, ["last"]);
+    missed.sort();
+    missed.dedup();
+    assert_eq!((missed.len(), missed.iter().all(|title| title.starts_with("missed"))), (150, true));
+    // From the very beginning of the first stream.
+    let mut stream = Stream::open(&user, "/notifications/stream", Some(&begun)).await;
+    assert_eq!(stream.titles(152).await.iter().filter(|title| *title == "before").count(), 0);
+}
+
+// S001-52, S001-92: what a fan-out stores later than its event came is not passed over.
+#[tokio::test]
+async fn entries_of_a_large_fan_out_are_announced_too() {
+    let rig = Rig::start().await;
+    let user = rig.server.client_for(&["user:u150"]).await;
+    let mut stream = Stream::open(&user, "/notifications/stream", None).await;
+    let users: Vec<String> = (0..300).map(|n| format!("u{n}")).collect();
+    let users: Vec<&str> = users.iter().map(String::as_str).collect();
+    rig.tell(&users, "to all", json!({})).await;
+    assert_eq!(stream.titles(1).await, ["to all"]);
+    let id = stream.id.clone();
+    drop(stream);
+    // Two that come in the order in which they were not named.
+    rig.server.clock.advance(Duration::from_secs(1));
+    rig.tell(&["u150"], "next", json!({})).await;
+    let mut stream = Stream::open(&user, "/notifications/stream", Some(&id)).await;
+    assert_eq!(stream.titles(1).await, ["next"]);
+}
+
+#[tokio::test]
+async fn an_identifier_is_a_place_to_resume_from_and_nonsense_is_none() {
+    let rig = Rig::start().await;
+    for title in ["a", "b", "c"] {
+        rig.tell(&["u1"], title, json!({})).await;
+        rig.server.clock.advance(Duration::from_millis(1));
+    }
+    let ids = rig.identifiers("u1").await;
+    let mut stream = Stream::open(&rig.client, "/notifications/stream?user=u1", Some(&ids[2])).await;
+    assert_eq!(stream.titles(2).await, ["b", "c"]);
+    for bad in ["nonsense", "all#5", "%", "AAAA"] {
+        let request = rig.client.request(reqwest::Method::GET, "/notifications/stream?user=u1");
+        let answer = crate::support::Answer::to(request.header("last-event-id", bad)).await;
+        assert_eq!(answer.bad_fields(), ["Last-Event-ID"], "{bad}");
+    }
+    assert_eq!(rig.client.get("/notifications/stream?user=u1&from=1").await.bad_fields(), ["from"]);
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_server() {
+    let mut rig = Rig::start().await;
+    let mut connection = raw::Raw::connect(rig.server.address).await;
+    let head = raw::head("GET", "/notifications/stream?user=u1", rig.server.admin_token());
+    connection.send(format!("{head}\r\n")).await;
+    connection.read_until("listening").await;
+    rig.server.stop().await;
+    connection.read_to_end().await;
+}

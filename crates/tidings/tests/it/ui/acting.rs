@@ -1,0 +1,164 @@
+//! What can be done on the pages, and that it is on record.
+
+use serde_json::json;
+
+use super::Visitor;
+use crate::support::TestServer;
+
+async fn actions(server: &TestServer) -> Vec<String> {
+    let log = server.client().get("/audit-log?limit=100").await.expect(200).json();
+    log["items"].as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_rule_is_written_tried_changed_and_deleted() {
+    let server = TestServer::start().await;
+    let visitor = Visitor::admin(&server).await;
+    server.client().send(&json!({ "eventId": "e-1", "eventType": "ticket.created" })).await;
+    let bad =
+        visitor.act("/ui/rules/try", &[("pattern", "{\"eventType\":[{\"prefx\":\"a\"}]}")]).await.expect(200).text();
+    assert!(bad.contains("class=\"wrong\"") && bad.contains("pattern"), "{bad}");
+    let good = visitor
+        .act("/ui/rules/try", &[("pattern", "{\"eventType\":[{\"prefix\":\"ticket.\"}]}")])
+        .await
+        .expect(200)
+        .text();
+    assert!(good.contains("<strong>1</strong> of the last 1 events") && good.contains("/ui/events/e-1"), "{good}");
+
+    let fields = [
+        ("name", "desk"),
+        ("enabled", "on"),
+        ("pattern", "{\"eventType\":[{\"prefix\":\"ticket.\"}]}"),
+        ("targets", "[{\"channel\":\"inbox\",\"users\":[\"ana\"]}]"),
+        ("title", "{{ eventType }}"),
+        ("dedupe_seconds", "0"),
+    ];
+    // Everything that is wrong is named, what was written stays, and nothing is stored.
+    let wrong = [&[("name", "desk"), ("pattern", "{"), ("targets", "[]"), ("title", "kept {{")], &fields[..0]].concat();
+    let page = visitor.act("/ui/rules/new", &wrong).await.expect(400).text();
+    assert!(page.contains("<code>pattern</code>") && page.contains("kept {{"), "{page}");
+    server.client().get("/rules/desk").await.expect(404);
+
+    let made = visitor.act("/ui/rules/new", &fields).await.expect(303);
+    assert_eq!(made.header("location"), "/ui/rules/desk?done=made");
+    assert_eq!(server.client().get("/rules/desk").await.expect(200).json()["title"], "{{ eventType }}");
+    visitor.act("/ui/rules/new", &fields).await.expect(400);
+    let changed = [&fields[1..4], &[("title", "changed")]].concat();
+    visitor.act("/ui/rules/desk/edit", &changed).await.expect(303);
+    assert_eq!(server.client().get("/rules/desk").await.expect(200).json()["title"], "changed");
+    visitor.act("/ui/rules/desk/delete", &[]).await.expect(303);
+    server.client().get("/rules/desk").await.expect(404);
+    assert_eq!(actions(&server).await[..3], ["rule.delete", "rule.update", "rule.create"]);
+}
+
+#[tokio::test]
+async fn a_failed_message_is_sent_again_and_a_waiting_one_cancelled() {
+    let server = TestServer::start().await;
+    let (client, visitor) = (server.client(), Visitor::admin(&server).await);
+    let new =
+        json!({ "message_type": "reminder", "payload": { "text": "hello" }, "deliver_at": "2026-03-02T12:00:00Z" });
+    let id = client.post("/api/messages", &new).await.expect(201).json()["message_id"].as_str().unwrap().to_owned();
+    let page = visitor.get(&format!("/ui/messages/{id}")).await.expect(200).text();
+    assert!(page.contains("Cancel") && !page.contains("Send again"), "{page}");
+    visitor.act(&format!("/ui/messages/{id}/retry"), &[]).await.expect(409);
+    visitor.act(&format!("/ui/messages/{id}/cancel"), &[]).await.expect(303);
+    visitor.act(&format!("/ui/messages/{id}/cancel"), &[]).await.expect(409);
+    let again = visitor.act(&format!("/ui/messages/{id}/retry"), &[]).await.expect(303);
+    let location = again.header("location").to_owned();
+    let page = visitor.get(&location).await.expect(200).text();
+    assert!(page.contains("A new message was made") && page.contains(&format!("/ui/messages/{id}")), "{page}");
+    assert_eq!(actions(&server).await[..2], ["message.retry", "message.cancel"]);
+}
+
+#[tokio::test]
+async fn a_schedule_is_made_switched_and_deleted() {
+    let server = TestServer::start().await;
+    let visitor = Visitor::admin(&server).await;
+    let fields = [
+        ("name", "mornings"),
+        ("kind", "cron"),
+        ("when", "0 9 * * *"),
+        ("timezone", "Europe/Berlin"),
+        ("message_type", "reminder"),
+        ("payload", "{\"text\":\"coffee\"}"),
+    ];
+    let bad = [&fields[..2], &[("when", "every day"), ("message_type", "reminder"), ("payload", "{}")]].concat();
+    assert!(visitor.act("/ui/schedules/new", &bad).await.expect(400).text().contains("<code>cron</code>"));
+    visitor.act("/ui/schedules/new", &fields).await.expect(303);
+    let page = visitor.get("/ui/schedules/mornings").await.expect(200).text();
+    // Nine in Berlin is eight in UTC.
+    assert!(page.contains("2026-03-02T08:00:00.000Z"), "{page}");
+    visitor.act("/ui/schedules/mornings/switch", &[]).await.expect(303);
+    assert_eq!(server.client().get("/api/schedules/mornings").await.expect(200).json()["enabled"], false);
+    visitor.act("/ui/schedules/mornings/delete", &[]).await.expect(303);
+    server.client().get("/api/schedules/mornings").await.expect(404);
+}
+
+#[tokio::test]
+async fn a_token_is_shown_once_and_can_be_revoked() {
+    let server = TestServer::start().await;
+    let visitor = Visitor::admin(&server).await;
+    let bad = visitor.act("/ui/tokens", &[("name", "none")]).await.expect(400).text();
+    assert!(bad.contains("<code>scopes</code>"), "{bad}");
+    let fields = [("name", "laptop"), ("scope", "read"), ("scope", "operate"), ("user", "ana")];
+    let page = visitor.act("/ui/tokens", &fields).await.expect(200).text();
+    let token = page.split("tdg_").nth(1).unwrap().split('<').next().unwrap();
+    let token = format!("tdg_{token}");
+    server.client_with(&token).get("/rules").await.expect(200);
+    let list = visitor.get("/ui/tokens").await.expect(200).text();
+    assert!(list.contains("laptop") && list.contains("user:ana") && !list.contains(crate::support::secret_of(&token)));
+    let id = token.split('_').nth(1).unwrap();
+    visitor.act(&format!("/ui/tokens/{id}/revoke"), &[]).await.expect(303);
+    server.client_with(&token).get("/rules").await.expect(401);
+    visitor.act(&format!("/ui/tokens/{id}/revoke"), &[]).await.expect(404);
+    assert_eq!(actions(&server).await[..2], ["token.revoke", "token.create"]);
+}
+
+#[tokio::test]
+async fn the_chain_of_the_log_can_be_verified() {
+    let server = TestServer::start().await;
+    let visitor = Visitor::admin(&server).await;
+    let page = visitor.act("/ui/audit/verify", &[]).await.expect(200).text();
+    assert!(page.contains("All 1 entries are there"), "{page}");
+}
+
+#[tokio::test]
+async fn colours_are_chosen_without_a_script() {
+    let server = TestServer::start().await;
+    let mut visitor = Visitor::admin(&server).await;
+    assert!(visitor.get("/ui/").await.text().contains("<html lang=\"en\" data-theme=\"system\""));
+    let answer = visitor.act("/ui/theme", &[("theme", "dark"), ("back", "/ui/audit")]).await.expect(303);
+    assert_eq!(answer.header("location"), "/ui/audit");
+    let theme = answer.header("set-cookie").split(';').next().unwrap().to_owned();
+    visitor.cookie = format!("{}; {theme}", visitor.cookie);
+    assert!(visitor.get("/ui/").await.text().contains("data-theme=\"dark\""));
+}
+
+#[tokio::test]
+async fn a_dead_letter_of_the_bus_is_edited_and_sent_back() {
+    let server = TestServer::start().await;
+    let (client, visitor) = (server.client(), Visitor::admin(&server).await);
+    client.put("/bus/labels", &json!({ "kind": "queue" })).await.expect(201);
+    client.post("/bus/labels/messages", &json!({ "city": "<b>" })).await.expect(201);
+    let taken = client.post("/bus/labels/receive", &json!({ "max": 1 })).await.expect(200).json();
+    let token = &taken["messages"][0]["lockToken"];
+    let settle =
+        json!([{ "lockToken": token, "action": "deadletter", "reason": "BadAddress", "description": "no city" }]);
+    client.post("/bus/labels/settle", &settle).await.expect(200);
+    let page = visitor.get("/ui/bus").await.expect(200).text();
+    assert!(page.contains("/ui/bus/peek?path=labels%2F%24deadletterqueue"), "{page}");
+    let dead = "labels/$deadletterqueue";
+    let page = visitor.get("/ui/bus/peek?path=labels%2F%24deadletterqueue").await.expect(200).text();
+    assert!(page.contains("BadAddress") && page.contains("no city") && !page.contains("<b>"), "{page}");
+    let id = page.split("name=\"id\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let before = "{\"city\":\"<b>\"}";
+    let fields = [("path", dead), ("id", id.as_str()), ("before", before), ("body", "{\"city\":\"Lisbon\"}")];
+    visitor.act("/ui/bus/resubmit", &fields).await.expect(303);
+    let waiting = client.get("/bus/labels/peek").await.expect(200).json();
+    assert_eq!(waiting["items"][0]["body"], "{\"city\":\"Lisbon\"}");
+    visitor.act("/ui/bus/resubmit", &[("path", dead), ("where", "{")]).await.expect(400);
+    visitor.act("/ui/bus/purge", &[("path", "labels")]).await.expect(303);
+    assert_eq!(client.get("/bus/labels/peek").await.expect(200).json()["items"].as_array().unwrap().len(), 0);
+    assert_eq!(actions(&server).await[..2], ["bus.purge", "bus.resubmit"]);
+    visitor.get("/ui/bus/peek?path=none").await.expect(410);
+}

@@ -1,0 +1,167 @@
+//! Every page: there, small, and for those only who may see it.
+
+use serde_json::json;
+
+use super::Visitor;
+use crate::support::TestServer;
+
+const PAGES: [&str; 19] = [
+    "/ui/incidents",
+    "/ui/inbox",
+    "/ui/inbox?user=ana&status=all",
+    "/ui/bus",
+    "/ui/alerts",
+    "/ui/tickets",
+    "/ui/tickets/new",
+    "/ui/",
+    "/ui/live",
+    "/ui/events",
+    "/ui/messages",
+    "/ui/dead-letters",
+    "/ui/rules",
+    "/ui/rules/new",
+    "/ui/schedules",
+    "/ui/schedules/new",
+    "/ui/tokens",
+    "/ui/audit",
+    "/ui/find?q=nothing",
+];
+/// No page is larger.
+const MOST_BYTES: usize = 200_000;
+
+#[tokio::test]
+async fn every_page_answers_empty_and_full() {
+    let server = TestServer::start().await;
+    let visitor = Visitor::admin(&server).await;
+    for path in PAGES {
+        let page = visitor.get(path).await.expect(200);
+        assert_eq!(page.header("content-type"), "text/html; charset=utf-8", "{path}");
+        assert!(page.text().contains("<h1>"), "{path}");
+    }
+    let client = server.client();
+    let rule = json!({ "pattern": { "eventType": [{ "exists": true }] }, "title": "{{ eventType }}",
+        "targets": [{ "channel": "inbox", "users": ["ana"] }, { "channel": "ntfy", "topic": "t" }] });
+    client.put("/rules/everything", &rule).await.expect(201);
+    for n in 0..120 {
+        client
+            .send(&json!({ "eventType": format!("kind.{n}"), "source": "s", "data": { "text": "x".repeat(1000) } }))
+            .await;
+    }
+    for path in PAGES {
+        let page = visitor.get(path).await.expect(200);
+        assert!(page.body.len() < MOST_BYTES, "{path}: {}", page.body.len());
+    }
+    for span in ["1h", "24h", "7d"] {
+        let page = visitor.get(&format!("/ui/?span={span}")).await.expect(200);
+        assert!(page.text().contains("<svg") && page.body.len() < MOST_BYTES, "{span}: {}", page.body.len());
+    }
+}
+
+#[tokio::test]
+async fn an_event_a_message_and_a_trace_lead_to_each_other() {
+    let server = TestServer::start().await;
+    let (client, visitor) = (server.client(), Visitor::admin(&server).await);
+    let rule = json!({ "pattern": { "eventType": ["order.paid"] }, "title": "Order {{ data.order }}",
+        "targets": [{ "channel": "inbox", "users": ["ana"] }, { "channel": "ntfy", "topic": "orders" }] });
+    client.put("/rules/orders", &rule).await.expect(201);
+    let sent = json!({ "eventId": "e-1", "eventType": "order.paid", "source": "shop", "correlationId": "c-1", "data": { "order": 17 } });
+    client.send(&sent).await;
+    let event = visitor.get("/ui/events/e-1").await.expect(200).text();
+    assert!(event.contains("/ui/trace/c-1") && event.contains("/ui/rules/orders") && event.contains("ana"), "{event}");
+    let message = event.split("/ui/messages/").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let page = visitor.get(&format!("/ui/messages/{message}")).await.expect(200).text();
+    assert!(page.contains("/ui/trace/c-1") && page.contains("/ui/events/e-1") && page.contains("Order 17"), "{page}");
+    let trace = visitor.get("/ui/trace/c-1").await.expect(200).text();
+    for part in ["/ui/events/e-1", "/ui/rules/orders", "ana", &format!("/ui/messages/{message}"), "1 on the way"] {
+        assert!(trace.contains(part), "{part}: {trace}");
+    }
+    for (wanted, place) in [
+        ("e-1", "/ui/events/e-1"),
+        ("c-1", "/ui/trace/c-1"),
+        ("orders", "/ui/rules/orders"),
+        (&message, &format!("/ui/messages/{message}")),
+    ] {
+        assert_eq!(visitor.get(&format!("/ui/find?q={wanted}")).await.expect(303).header("location"), place);
+    }
+    for path in ["/ui/events/none", "/ui/messages/none", "/ui/rules/none", "/ui/schedules/none"] {
+        visitor.get(path).await.expect(404);
+    }
+    assert!(visitor.get("/ui/trace/none").await.expect(200).text().contains("Nothing is known"));
+}
+
+#[tokio::test]
+async fn lists_are_filtered_and_paged_by_the_address() {
+    let server = TestServer::start().await;
+    let (client, visitor) = (server.client(), Visitor::admin(&server).await);
+    for n in 0..60 {
+        client.send(&json!({ "eventId": format!("a-{n:02}"), "eventType": "a" })).await;
+        server.clock.advance(std::time::Duration::from_secs(1));
+    }
+    client.send(&json!({ "eventId": "b-1", "eventType": "b" })).await;
+    let page = visitor.get("/ui/events?type=b").await.expect(200).text();
+    assert!(page.contains("b-1") && !page.contains("a-59") && page.contains("value=\"b\""));
+    let first = visitor.get("/ui/events?type=a").await.expect(200).text();
+    let next = first.split("rel=\"next\"").next().unwrap().rsplit("href=\"").next().unwrap();
+    let next = next.split('"').next().unwrap().replace("&amp;", "&");
+    assert!(next.starts_with("/ui/events?type=a&cursor="), "{next}");
+    let second = visitor.get(&next).await.expect(200).text();
+    assert!(second.contains("a-00") && !second.contains("a-59") && second.contains("Newest"));
+    let bad = visitor.get("/ui/events?from=never&cursor=x").await.expect(400).text();
+    assert!(bad.contains("<code>from</code>"), "{bad}");
+    visitor.get("/ui/events?unknown=1").await.expect(400);
+    visitor.get("/ui/messages?status=odd").await.expect(400);
+}
+
+// SX-20: a page needs the scope that its call needs.
+#[tokio::test]
+async fn scopes_decide_what_is_seen() {
+    let server = TestServer::start().await;
+    let reader = Visitor::with_scopes(&server, &["read"]).await;
+    for path in PAGES {
+        let wanted = match path {
+            "/ui/tokens" | "/ui/rules/new" | "/ui/schedules/new" | "/ui/tickets/new" => 403,
+            _ => 200,
+        };
+        reader.get(path).await.expect(wanted);
+    }
+    let page = reader.get("/ui/rules").await.expect(200).text();
+    assert!(!page.contains("New rule") && !page.contains("/ui/tokens"), "{page}");
+    for scope in ["ingest", "consume"] {
+        let program = Visitor::with_scopes(&server, &[scope]).await;
+        assert!(program.get("/ui/").await.expect(200).text().contains("opens no page"));
+        for path in PAGES.iter().filter(|path| **path != "/ui/") {
+            program.get(path).await.expect(403);
+        }
+    }
+}
+
+// S001-104: a user's token opens their own inbox, and nothing else.
+#[tokio::test]
+async fn a_user_sees_only_their_own_inbox() {
+    let server = TestServer::start().await;
+    let rule = json!({ "pattern": { "eventType": ["a"] }, "title": "Hello {{ data.who }}", "text": "javascript:alert(1)",
+        "targets": [{ "channel": "inbox", "users": ["ana", "ben"] }] });
+    server.client().put("/rules/r", &rule).await.expect(201);
+    server.client().send(&json!({ "eventType": "a", "data": { "who": "<b>you</b>" } })).await;
+    let ana = Visitor::with_scopes(&server, &["user:ana"]).await;
+    assert_eq!(ana.get("/ui/").await.expect(303).header("location"), "/ui/inbox");
+    let page = ana.get("/ui/inbox").await.expect(200).text();
+    assert!(page.contains("Hello &lt;b&gt;you&lt;/b&gt;") && !page.contains("href=\"javascript:"), "{page}");
+    for path in PAGES.iter().filter(|path| !path.starts_with("/ui/inbox") && **path != "/ui/") {
+        ana.get(path).await.expect(403);
+    }
+    ana.get("/ui/inbox?user=ben").await.expect(403);
+    ana.get("/ui/inbox/stream?user=ben").await.expect(403);
+    let id = page.split("name=\"id\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let token = page.split("name=\"form\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let fields = |user: &'static str| {
+        [("form", token.clone()), ("user", user.to_owned()), ("id", id.clone()), ("to", "read".to_owned())]
+    };
+    for (user, status) in [("ben", 403), ("ana", 303)] {
+        let fields = fields(user);
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        ana.submit("/ui/inbox/mark", &fields).await.expect(status);
+    }
+    assert!(ana.get("/ui/inbox").await.expect(200).text().contains("Nothing unread"));
+    assert_eq!(server.client().get("/notifications/count?user=ben").await.expect(200).json()["unread"], 1);
+}
