@@ -273,8 +273,9 @@ const checks = {
   },
 
   async "a user reads their inbox, which fills by itself"() {
-    const made = await api("POST", "/tokens", { scopes: ["user:browser"], name: "browser" });
-    await api("PUT", "/rules/to-the-browser", { pattern: { eventType: ["browser.told"] }, title: "{{ data.text }}", targets: [{ channel: "inbox", users: ["browser"] }] });
+    const user = `browser-${Date.now()}`;
+    const made = await api("POST", "/tokens", { scopes: [`user:${user}`], name: "browser" });
+    await api("PUT", "/rules/to-the-browser", { pattern: { eventType: ["browser.told"] }, title: "{{ data.text }}", targets: [{ channel: "inbox", users: [user] }] });
     const page = await visit({}, made.token);
     await page.getByText("Nothing unread").waitFor();
     await api("POST", "/events", { eventType: "browser.told", data: { text: "Good news" } });
