@@ -239,18 +239,11 @@ impl App {
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
         let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
         let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
-        let ingest = Ingest::new(
-            Arc::clone(&store),
-            Arc::clone(&clock),
-            Arc::clone(&ids),
-            Arc::clone(&metrics),
-            live.clone(),
-            Arc::clone(&rules.book),
-            &config,
-        )
-        .signalling(Arc::clone(&messages.signals))
-        .announcing(Arc::clone(&arrivals))
-        .forwarding(Arc::clone(&bus));
+        let (known, book) = ((Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)), Arc::clone(&rules.book));
+        let ingest = Ingest::new(known.0, known.1, known.2, Arc::clone(&metrics), live.clone(), book, &config)
+            .signalling(Arc::clone(&messages.signals))
+            .announcing(Arc::clone(&arrivals))
+            .forwarding(Arc::clone(&bus));
         let push = open_push(&config, &listeners, &ingest).await?;
         let ingest = Arc::new(ingest);
         let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
@@ -260,11 +253,7 @@ impl App {
         let senders = senders.with_tickets(Arc::clone(&tickets)).with_bus(Arc::clone(&bus));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
-        let figures =
-            Figures::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&messages.signals));
-        let figures = Arc::new(figures);
-        let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
-        let incidents = Arc::new(Incidents::new(&ingest, gauges, &config));
+        let (figures, incidents) = watching(&ingest, &messages, &bus, &config);
         let hours = config.retention.idempotency_hours;
         let parts = Parts {
             figures,
@@ -466,6 +455,21 @@ async fn open_push(config: &Config, listeners: &Listeners, parts: &Ingest) -> Re
     }
     let (store, clock, ids) = (Arc::clone(&parts.store), Arc::clone(&parts.clock), Arc::clone(&parts.ids));
     Ok(Some(Push::open(store, clock, ids, config.push.keep_hours).await?))
+}
+
+/// What is counted for the overview, and what watches over it.
+fn watching(
+    ingest: &Arc<Ingest>,
+    messages: &Messages,
+    bus: &Arc<Bus>,
+    config: &Config,
+) -> (Arc<Figures>, Arc<Incidents>) {
+    let (store, clock) = (Arc::clone(&ingest.store), Arc::clone(&ingest.clock));
+    let figures = Figures::new(store, clock, Arc::clone(&ingest.metrics), Arc::clone(&messages.signals));
+    let figures = Arc::new(figures);
+    let gauges = Arc::new(House { bus: Arc::clone(bus), figures: Arc::clone(&figures) });
+    let incidents = Arc::new(Incidents::new(ingest, gauges, config));
+    (figures, incidents)
 }
 
 /// Listens on the configured addresses, and puts the ports that were given into the configuration.

@@ -64,10 +64,10 @@ impl Bus {
             same && !task.is_finished()
         });
         for (path, (push, line)) in wanted {
-            if !pumps.contains_key(&path) {
+            pumps.entry(path).or_insert_with(|| {
                 let task = tokio::spawn(pump(Arc::clone(&line), push.clone(), Arc::clone(messages)));
-                pumps.insert(path, (push, line, task));
-            }
+                (push, line, task)
+            });
         }
     }
 }
