@@ -239,11 +239,18 @@ impl App {
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
         let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
         let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
-        let (known, book) = ((Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)), Arc::clone(&rules.book));
-        let ingest = Ingest::new(known.0, known.1, known.2, Arc::clone(&metrics), live.clone(), book, &config)
-            .signalling(Arc::clone(&messages.signals))
-            .announcing(Arc::clone(&arrivals))
-            .forwarding(Arc::clone(&bus));
+        let ingest = Ingest::new(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            Arc::clone(&ids),
+            Arc::clone(&metrics),
+            live.clone(),
+            Arc::clone(&rules.book),
+            &config,
+        )
+        .signalling(Arc::clone(&messages.signals))
+        .announcing(Arc::clone(&arrivals))
+        .forwarding(Arc::clone(&bus));
         let push = open_push(&config, &listeners, &ingest).await?;
         let ingest = Arc::new(ingest);
         let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
@@ -253,11 +260,12 @@ impl App {
         let senders = senders.with_tickets(Arc::clone(&tickets)).with_bus(Arc::clone(&bus));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
-        let (figures, incidents) = watching(&ingest, &messages, &bus, &config);
+        let figures = open_figures(&ingest, &messages);
+        let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
         let hours = config.retention.idempotency_hours;
         let parts = Parts {
             figures,
-            incidents,
+            incidents: Arc::new(Incidents::new(&ingest, gauges, &config)),
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit,
             sealer,
@@ -286,9 +294,13 @@ impl App {
             embedded,
             metrics,
         };
-        let url = format!("http://{}", parts.config.listen);
-        let push_url = parts.config.push.listen.address().map(|address| format!("http://{address}"));
-        let services = Services(Arc::new(parts));
+        Self::prepare(Services(Arc::new(parts)), listeners).await
+    }
+
+    /// What a first start needs, and what every start does before it serves.
+    async fn prepare(services: Services, listeners: Listeners) -> Result<Self, StartError> {
+        let url = format!("http://{}", services.config.listen);
+        let push_url = services.config.push.listen.address().map(|address| format!("http://{address}"));
         let first_token = services.make_first_token().await?;
         services.take_authorized_accounts(&services.config.process_alerts).await?;
         Ok(Self { services, listeners, url, push_url, first_token })
@@ -457,19 +469,9 @@ async fn open_push(config: &Config, listeners: &Listeners, parts: &Ingest) -> Re
     Ok(Some(Push::open(store, clock, ids, config.push.keep_hours).await?))
 }
 
-/// What is counted for the overview, and what watches over it.
-fn watching(
-    ingest: &Arc<Ingest>,
-    messages: &Messages,
-    bus: &Arc<Bus>,
-    config: &Config,
-) -> (Arc<Figures>, Arc<Incidents>) {
-    let (store, clock) = (Arc::clone(&ingest.store), Arc::clone(&ingest.clock));
-    let figures = Figures::new(store, clock, Arc::clone(&ingest.metrics), Arc::clone(&messages.signals));
-    let figures = Arc::new(figures);
-    let gauges = Arc::new(House { bus: Arc::clone(bus), figures: Arc::clone(&figures) });
-    let incidents = Arc::new(Incidents::new(ingest, gauges, config));
-    (figures, incidents)
+fn open_figures(ingest: &Ingest, messages: &Messages) -> Arc<Figures> {
+    let (store, clock, metrics) = (Arc::clone(&ingest.store), Arc::clone(&ingest.clock), Arc::clone(&ingest.metrics));
+    Arc::new(Figures::new(store, clock, metrics, Arc::clone(&messages.signals)))
 }
 
 /// Listens on the configured addresses, and puts the ports that were given into the configuration.

@@ -60,8 +60,12 @@ async function places(page) {
     event: await link("/ui/events?type=ticket.created", "td[data-label=Event] a"),
     trace: await link("/ui/events?type=deployment.finished", "td[data-label=Trace] a"),
     messages: "/ui/messages",
-    message: await link("/ui/dead-letters", "td[data-label=Message] a"),
+    message: await link("/ui/messages?status=failed", "td[data-label=Message] a"),
     "dead-letters": "/ui/dead-letters",
+    "dead-letter": await link("/ui/dead-letters", "td[data-label=Letter] a"),
+    inbox: "/ui/inbox?user=dora&status=all",
+    bus: "/ui/bus",
+    "bus-dead-letters": "/ui/bus/peek?path=shipping-labels%2F%24deadletterqueue",
     alerts: "/ui/alerts",
     alert: await link("/ui/alerts", "td[data-label=When] a"),
     tickets: "/ui/tickets",
@@ -169,8 +173,12 @@ const checks = {
   async "a dead letter is looked at and sent again"() {
     const page = await visit();
     await page.goto(`${url}/ui/dead-letters`);
-    await page.locator("td[data-label=Message] a").first().click();
+    await page.locator("td[data-label=Letter] a").first().click();
     await page.locator(".attempts .badge.bad").first().waitFor();
+    await page.locator("#payload").fill("{");
+    await page.getByRole("button", { name: "Send again" }).click();
+    await page.getByText("Not sent:").waitFor();
+    await page.locator("#payload").fill('{"title": "edited in the browser", "text": "x"}');
     await page.getByRole("button", { name: "Send again" }).click();
     await page.getByText("A new message was made").waitFor();
     await page.getByText("Sent again for").waitFor();
@@ -262,13 +270,28 @@ const checks = {
     await leave(page);
   },
 
+  async "a user reads their inbox, which fills by itself"() {
+    const made = await api("POST", "/tokens", { scopes: ["user:browser"], name: "browser" });
+    await api("PUT", "/rules/to-the-browser", { pattern: { eventType: ["browser.told"] }, title: "{{ data.text }}", targets: [{ channel: "inbox", users: ["browser"] }] });
+    const page = await visit({}, made.token);
+    await page.getByText("Nothing unread").waitFor();
+    await api("POST", "/events", { eventType: "browser.told", data: { text: "Good news" } });
+    await page.getByText("Good news").waitFor();
+    await page.getByRole("button", { name: "Mark read" }).click();
+    await page.getByText("Nothing unread").waitFor();
+    await page.getByRole("link", { name: "All" }).click();
+    await page.getByText("Good news").waitFor();
+    await api("DELETE", "/rules/to-the-browser");
+    await leave(page);
+  },
+
   async "whoever may only read is offered nothing else"() {
     const made = await api("POST", "/tokens", { scopes: ["read"], name: "reader" });
     const page = await visit({}, made.token);
     await page.goto(`${url}/ui/rules/score-drops`);
     assert.equal(await page.getByRole("button", { name: "Save" }).count(), 0);
     assert.equal(await page.getByRole("link", { name: "Tokens" }).count(), 0);
-    const letter = await page.goto(`${url}/ui/dead-letters`).then(() => page.locator("td[data-label=Message] a").first().getAttribute("href"));
+    const letter = await page.goto(`${url}/ui/dead-letters`).then(() => page.locator("td[data-label=Letter] a").first().getAttribute("href"));
     await page.goto(url + letter);
     assert.equal(await page.getByRole("button", { name: "Send again" }).count(), 0);
     await api("DELETE", `/tokens/${made.id}`);

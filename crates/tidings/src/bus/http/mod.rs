@@ -1,12 +1,12 @@
 //! The HTTP face of the bus: the shape of the Service Bus REST API, batches, and management.
 
 mod broker_properties;
-mod desk;
+pub mod desk;
 mod manage;
 mod receive;
-mod resubmit;
+pub mod resubmit;
 mod send;
-mod view;
+pub mod view;
 
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
 use axum::http::request::Parts;
