@@ -30,6 +30,7 @@ struct Spec {
     ttl: Option<Name>,
     ordered: bool,
     lists: Option<usize>,
+    mostly_new: bool,
     /// What must hold of the attributes that are part of a key.
     parts: Vec<KeyPart>,
 }
@@ -63,6 +64,7 @@ impl Table {
             ttl: None,
             ordered: false,
             lists: None,
+            mostly_new: false,
             parts: Vec::new(),
         };
         Self(Arc::new(spec)).change(|_| ())
@@ -106,6 +108,18 @@ impl Table {
     #[must_use]
     pub fn lists(self, bytes: usize) -> Self {
         self.change(|spec| spec.lists = Some(bytes))
+    }
+
+    /// Says that what is written is mostly new, and is asked whether it is. An engine may keep in memory what tells it
+    /// so; it means nothing else.
+    #[must_use]
+    pub fn mostly_new(self) -> Self {
+        self.change(|spec| spec.mostly_new = true)
+    }
+
+    #[must_use]
+    pub fn is_mostly_new(&self) -> bool {
+        self.0.mostly_new
     }
 
     #[must_use]

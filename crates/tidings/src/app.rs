@@ -256,19 +256,16 @@ impl App {
         let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
         let audit = Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock)));
         let business = Business::new(&ingest, &bus, &messages, &audit, &config);
-        let senders =
-            Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>)).with_tickets(Arc::clone(&tickets));
+        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
+        let senders = senders.with_tickets(Arc::clone(&tickets)).with_bus(Arc::clone(&bus));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
-        let figures =
-            Figures::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics), Arc::clone(&messages.signals));
-        let figures = Arc::new(figures);
+        let figures = open_figures(&ingest, &messages);
         let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
-        let incidents = Arc::new(Incidents::new(&ingest, gauges, &config));
         let hours = config.retention.idempotency_hours;
         let parts = Parts {
             figures,
-            incidents,
+            incidents: Arc::new(Incidents::new(&ingest, gauges, &config)),
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit,
             sealer,
@@ -297,9 +294,13 @@ impl App {
             embedded,
             metrics,
         };
-        let url = format!("http://{}", parts.config.listen);
-        let push_url = parts.config.push.listen.address().map(|address| format!("http://{address}"));
-        let services = Services(Arc::new(parts));
+        Self::prepare(Services(Arc::new(parts)), listeners).await
+    }
+
+    /// What a first start needs, and what every start does before it serves.
+    async fn prepare(services: Services, listeners: Listeners) -> Result<Self, StartError> {
+        let url = format!("http://{}", services.config.listen);
+        let push_url = services.config.push.listen.address().map(|address| format!("http://{address}"));
         let first_token = services.make_first_token().await?;
         services.take_authorized_accounts(&services.config.process_alerts).await?;
         Ok(Self { services, listeners, url, push_url, first_token })
@@ -363,6 +364,7 @@ impl Services {
         let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
         self.workers.run("schedules", schedules);
         self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));
+        self.workers.run("push", Arc::clone(&self.bus).push(Arc::clone(&self.messages), self.workers.stopping()));
         business::handlers::register(&self.bus, &self.business.handlers);
         if self.config.delivery.enabled {
             messages::deliver::start(self);
@@ -423,6 +425,7 @@ impl Services {
             metrics: Arc::clone(&self.metrics),
             settings: Settings::of(&self.config),
             signals: Arc::clone(&self.messages.signals),
+            bus: Some(Arc::clone(&self.bus)),
             arrivals: Arc::clone(&self.inbox.live),
             traffic: Arc::clone(&self.ingest.traffic),
             stop: self.workers.stopping(),
@@ -464,6 +467,11 @@ async fn open_push(config: &Config, listeners: &Listeners, parts: &Ingest) -> Re
     }
     let (store, clock, ids) = (Arc::clone(&parts.store), Arc::clone(&parts.clock), Arc::clone(&parts.ids));
     Ok(Some(Push::open(store, clock, ids, config.push.keep_hours).await?))
+}
+
+fn open_figures(ingest: &Ingest, messages: &Messages) -> Arc<Figures> {
+    let (store, clock, metrics) = (Arc::clone(&ingest.store), Arc::clone(&ingest.clock), Arc::clone(&ingest.metrics));
+    Arc::new(Figures::new(store, clock, metrics, Arc::clone(&messages.signals)))
 }
 
 /// Listens on the configured addresses, and puts the ports that were given into the configuration.

@@ -52,12 +52,13 @@ impl Default for Tables {
             .ttl("expires")
             // What these allow an engine to do must not be seen.
             .lists(1)
-            .ordered();
+            .ordered()
+            .mostly_new();
         Self {
             text,
             numbers: Table::new("conformance-numbers", "pk", KeyKind::S).sort("sk", KeyKind::N),
             bytes: Table::new("conformance-bytes", "pk", KeyKind::B).sort("sk", KeyKind::B),
-            plain: Table::new("conformance-plain", "pk", KeyKind::S).ttl("expires"),
+            plain: Table::new("conformance-plain", "pk", KeyKind::S).ttl("expires").mostly_new(),
             counted: Table::new("conformance-counted", "pk", KeyKind::N),
         }
     }

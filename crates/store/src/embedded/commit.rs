@@ -120,16 +120,28 @@ impl Committer {
         if !failed.is_empty() {
             return Err(Error::Conflict { failed });
         }
+        let tables = &self.shared.tables;
         // Everything that can still be refused is worked out before the group is touched.
         let mut changes = Vec::with_capacity(plan.steps.len());
         for (step, stored) in plan.steps.into_iter().zip(present) {
             changes.extend(change(step, stored, now)?);
         }
-        changes.into_iter().for_each(|change| group.add(change));
+        for change in changes {
+            let absent = change.item_key.first_chunk().and_then(|id| tables.absent.get(&u16::from_be_bytes(*id)));
+            if let Some(absent) = absent.filter(|_| change.bytes.is_some()) {
+                // Before anybody asks again, be it for this very group.
+                absent.note(&change.item_key);
+            }
+            group.add(change);
+        }
         Ok(())
     }
 
     fn present(&self, step: &Step, group: &Group) -> Result<Option<Item>, Error> {
+        let absent = self.shared.tables.absent.get(&step.ids.table);
+        if absent.is_some_and(|absent| absent.is_sure(&step.item_key)) {
+            return Ok(None);
+        }
         self.item(&step.item_key, step.ids.apart, group)
     }
 
@@ -203,6 +215,7 @@ impl Committer {
 
 /// What a step does to the store, given the item as it is.
 fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, Error> {
+    let looked_for = step.needs_present();
     let Step { ids, table, item_key, action, .. } = step;
     let gone = match &stored {
         Some(item) if !matches!(action, Action::Check) => plan::entries(&table, &ids, &item_key, item)?,
@@ -212,7 +225,7 @@ fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, 
     let apart = ids.apart;
     let after = match action {
         Action::Check => return Ok(None),
-        Action::Delete if stored.is_none() => return Ok(None),
+        Action::Delete if looked_for && stored.is_none() => return Ok(None),
         Action::Delete => {
             let change = Change { item_key, apart, bytes: None, gone, new: Vec::new(), expires: None, expiry: None };
             return Ok(Some(change));

@@ -4,6 +4,7 @@
 //! `commit` the one thread that writes, `read` the queries, `sweep` what removes expired items, `backup` the
 //! way out and back in.
 
+mod absent;
 mod backup;
 mod commit;
 mod group;
@@ -36,6 +37,7 @@ use crate::query::{Page, Query};
 use crate::table::Table;
 use crate::write::Write;
 use crate::{Error, Health, Store};
+use absent::Absent;
 use commit::{Committer, Request};
 use layout::TableIds;
 use read::{Reader, read_failed};
@@ -90,6 +92,8 @@ pub struct Embedded {
     shared: Arc<Shared>,
     requests: Option<mpsc::Sender<Request>>,
     threads: Vec<std::thread::JoinHandle<()>>,
+    /// Dropping these tells threads to stop that go through a table.
+    going_through: Vec<std::sync::mpsc::Sender<()>>,
     _lock: layout::Lock,
 }
 
@@ -124,6 +128,8 @@ struct Tables {
     by_name: BTreeMap<String, (Table, Arc<TableIds>)>,
     names: BTreeMap<u16, String>,
     indexes: BTreeSet<u16>,
+    /// What is certainly not in a table, by its id.
+    absent: BTreeMap<u16, Arc<Absent>>,
 }
 
 impl Embedded {
@@ -193,8 +199,16 @@ impl Embedded {
             drop(stop);
         })?;
         let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &stopped))?;
-        let threads = vec![committer, marker];
-        Ok(Self { db, spaces, shared, requests: Some(requests), threads, _lock: lock })
+        let mut threads = vec![committer, marker];
+        let mut going_through = Vec::new();
+        for (id, absent) in &shared.tables.absent {
+            let (stop, stopped) = std::sync::mpsc::channel();
+            let apart = shared.tables.of_item_key(&id.to_be_bytes()).is_some_and(|(_, ids)| ids.apart);
+            let (absent, items, id) = (Arc::clone(absent), spaces.items(apart).clone(), *id);
+            threads.push(spawn("absent", move || absent.go_through(&items, id, &stopped))?);
+            going_through.push(stop);
+        }
+        Ok(Self { db, spaces, shared, requests: Some(requests), threads, going_through, _lock: lock })
     }
 
     /// The number of the last durable commit.
@@ -280,6 +294,7 @@ fn again(error: &Error) -> Error {
 impl Drop for Embedded {
     fn drop(&mut self) {
         self.requests = None;
+        self.going_through.clear();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -311,15 +326,18 @@ impl Shared {
 impl Tables {
     fn new(tables: &[Table], mut ids: BTreeMap<String, TableIds>) -> Self {
         let mut by_name = BTreeMap::new();
-        let (mut names, mut indexes) = (BTreeMap::new(), BTreeSet::new());
+        let (mut names, mut indexes, mut absent) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         for table in tables {
             if let Some(ids) = ids.remove(table.name()) {
                 indexes.extend(&ids.indexes);
+                if table.is_mostly_new() {
+                    absent.insert(ids.table, Arc::new(Absent::new()));
+                }
                 names.insert(ids.table, table.name().to_owned());
                 by_name.insert(table.name().to_owned(), (table.clone(), Arc::new(ids)));
             }
         }
-        Self { by_name, names, indexes }
+        Self { by_name, names, indexes, absent }
     }
 
     fn ids(&self, table: &Table) -> Result<&Arc<TableIds>, Error> {

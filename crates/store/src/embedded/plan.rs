@@ -153,6 +153,11 @@ impl Step {
         if is_put && self.condition == Condition::Fresh {
             return false;
         }
+        // What has no entries and no expiry is removed the same way whether or not it is there.
+        let plain = self.table.indexes().is_empty() && self.table.ttl_attribute().is_none();
+        if matches!(self.action, Action::Delete) && plain && self.condition == Condition::None {
+            return false;
+        }
         !is_put
             || self.condition != Condition::None
             || !self.table.indexes().is_empty()

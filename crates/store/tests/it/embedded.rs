@@ -140,7 +140,7 @@ async fn entries_in_lists_are_as_good_as_entries_alone() {
     let empty = store.backup(&mut std::io::sink()).unwrap().entries;
     let now = clock.now().as_second();
     let item = |n: usize| {
-        let (minute, color) = (n * 7 % 4, if n % 3 == 0 { "red" } else { "blue" });
+        let (minute, color) = (n * 7 % 4, if n.is_multiple_of(3) { "red" } else { "blue" });
         let at = format!("12:{minute:02}:{:03}", n * 37 % 300);
         Item::new().with("day", "monday").with("at", at).with("color", color).with("ttl", now + 10)
     };
@@ -173,9 +173,9 @@ async fn entries_in_lists_are_as_good_as_entries_alone() {
     assert_eq!(store.query(&crowded(), &low).await.unwrap().items.len(), 20);
 
     clock.advance(std::time::Duration::from_secs(10));
-    assert_eq!(times(&store, "red").await, [longer.clone()]);
+    assert_eq!(times(&store, "red").await, std::slice::from_ref(longer));
     assert_eq!(store.sweep(usize::MAX).await.unwrap(), 298);
-    assert_eq!(times(&store, "red").await, [longer.clone()]);
+    assert_eq!(times(&store, "red").await, std::slice::from_ref(longer));
     clock.advance(std::time::Duration::from_secs(100));
     assert_eq!(store.sweep(usize::MAX).await.unwrap(), 1);
     assert_eq!(store.backup(&mut std::io::sink()).unwrap().entries, empty + u64::from(empty_has_no_sequence(empty)));

@@ -37,9 +37,9 @@ pub struct Args {
     /// Turns into which the seconds are cut
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// Operations in one request of the batch scenarios
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=BATCH_MAX))]
-    pub batch: u32,
+    /// Operations in one request of the scenarios that have batches [default: 100, of queues 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=BATCH_MAX))]
+    pub batch: Option<u32>,
     /// Rules to match against
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rules: u32,

@@ -63,7 +63,8 @@ async fn measure(args: &Args) -> Result<(), Error> {
     if args.url.is_none() && !server::is_on_disk(&args.dir) {
         output::remark("The data directory is not on a disk, where a sync costs time: choose another one with --dir.");
     }
-    let options = Options { batch: args.batch, rules: args.rules, entries: args.entries, token: String::new() };
+    let options =
+        Options { batch: args.batch.unwrap_or(0), rules: args.rules, entries: args.entries, token: String::new() };
     if is_report {
         return report::run(args, plan, &options).await;
     }

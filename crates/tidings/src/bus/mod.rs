@@ -51,6 +51,8 @@ pub mod message;
 mod metrics;
 pub mod path;
 pub mod prepared;
+pub mod push;
+mod receive;
 pub mod resubmit;
 pub mod settle;
 pub mod state;
@@ -330,6 +332,27 @@ impl Bus {
         let until = self.shared.clock.now().as_second().saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX));
         let item = Item::new().with("line", &entity.record.generation).with("id", &message.id).with("ttl", until);
         (seconds > 0).then(|| Write::insert(seen_table(), item))
+    }
+}
+
+/// An event as a message: its envelope is the body, and its type the subject, by which subscriptions choose.
+#[must_use]
+pub fn of_event(envelope: &tidings_core::envelope::Envelope, rule: Option<&str>) -> Message {
+    let texts = [
+        ("eventType", Some(envelope.event_type.as_str())),
+        ("eventVersion", Some(envelope.event_version.as_str())),
+        ("source", envelope.source.as_deref()),
+        ("rule", rule),
+    ];
+    let properties = texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into())));
+    Message {
+        id: envelope.event_id.clone(),
+        body: bytes::Bytes::from(envelope.to_json()),
+        content_type: Some("application/json".to_owned()),
+        correlation_id: Some(envelope.correlation_id.clone()),
+        subject: Some(envelope.event_type.clone()),
+        properties: properties.collect(),
+        ..Message::default()
     }
 }
 

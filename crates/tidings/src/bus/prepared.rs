@@ -239,6 +239,12 @@ impl Prepared {
     }
 }
 
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").field("writes", &self.writes.len()).field("sent", &self.sent).finish()
+    }
+}
+
 impl Drop for Prepared {
     fn drop(&mut self) {
         if let Some(arrival) = self.arrivals.first() {

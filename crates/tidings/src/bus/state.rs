@@ -13,6 +13,11 @@ use super::lane::Lane;
 use super::layout::{Delta, LaneId, Place};
 use super::message::{Attempt, MAX_DELIVERIES, Stored};
 
+/// Messages that can be out under locks at the same time, and their bytes: a receiver that settles nothing gets no more,
+/// and memory stays what it is.
+const MOST_HELD: usize = 20_000;
+const MOST_HELD_BYTES: usize = 256 * 1024 * 1024;
+
 /// How a line treats its messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -77,6 +82,7 @@ pub struct State {
     pub front: Lane,
     pub main: Lane,
     held: HashMap<Uuid, Held>,
+    held_bytes: usize,
     expiries: BTreeSet<(Duration, Uuid)>,
     /// Keys of an ordered line that have a message out.
     busy: BTreeMap<String, usize>,
@@ -98,6 +104,7 @@ impl State {
             front,
             main,
             held: HashMap::new(),
+            held_bytes: 0,
             expiries: BTreeSet::new(),
             busy: BTreeMap::new(),
             paused: BTreeMap::new(),
@@ -134,7 +141,7 @@ impl State {
         mut token: impl FnMut() -> Uuid,
     ) -> (Vec<Taken>, Vec<Action>) {
         let (mut taken, mut actions) = (Vec::new(), Vec::new());
-        while taken.len() < max {
+        while taken.len() < max && self.held.len() < MOST_HELD && self.held_bytes < MOST_HELD_BYTES {
             let Some((lane, position)) = self.first(settings.ordered) else { break };
             let Some(message) = self.lane(lane).take(position) else { break };
             let place = Place::Lane(lane, position);
@@ -175,6 +182,7 @@ impl State {
             settling: false,
         };
         self.expiries.insert((held.until, token));
+        self.held_bytes += held.message.bytes();
         self.held.insert(token, held.clone());
         Taken { token, held }
     }
@@ -349,6 +357,7 @@ impl State {
 
     fn forget(&mut self, token: &Uuid) -> Option<Held> {
         let held = self.held.remove(token)?;
+        self.held_bytes = self.held_bytes.saturating_sub(held.message.bytes());
         self.expiries.remove(&(held.until, *token));
         let key = held.message.message.order_key();
         if let Some(count) = self.busy.get_mut(key).filter(|_| matches!(held.place, Place::Lane(..))) {

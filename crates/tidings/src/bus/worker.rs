@@ -57,6 +57,8 @@ impl Bus {
             if let Some(soon) = line.tick() {
                 next = next.min(soon);
             }
+            // After a restart nobody may have come yet, and the age of what waits is wanted.
+            line.read_ahead();
             let now = self.shared.clock.now();
             let (due, expiry) = {
                 let state = line.state();

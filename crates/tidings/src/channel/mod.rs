@@ -8,6 +8,7 @@ pub mod email;
 pub mod limiter;
 mod notice;
 pub mod ntfy;
+pub mod queue;
 pub mod ticket;
 pub mod webhook;
 

@@ -17,6 +17,8 @@ pub struct Limits {
     pub event_future_seconds: u64,
     /// Events in one request.
     pub batch_events: u64,
+    /// The sources whose events are taken. Empty: any.
+    pub event_sources: Vec<String>,
     /// Time to send the request's headers.
     pub header_timeout_seconds: u64,
     /// Time for the whole request.
@@ -38,6 +40,7 @@ impl Default for Limits {
             event_bytes: 262_144,
             event_future_seconds: 300,
             batch_events: 1000,
+            event_sources: Vec::new(),
             header_timeout_seconds: 10,
             request_timeout_seconds: 30,
             connections: 4096,

@@ -3,6 +3,7 @@
 //! `company` sets up its rules, people and schedules; `story` tells its day, event by event; `receiver` is the other side
 //! of its webhooks, which fails now and then.
 
+mod bus;
 mod company;
 mod receiver;
 mod story;
@@ -21,13 +22,14 @@ use self::story::Scene;
 use crate::alerts::shapes::Found;
 use crate::app::Services;
 use crate::config::Config;
+use crate::config::bus::Queue;
 use crate::config::schedules::Schedule;
 use crate::ingest::Draft;
 use crate::tickets::{NewTicket, Origin, Status};
 
 const EVERY: Duration = Duration::from_millis(700);
 /// Events at once at the start, so that nobody looks at empty pages.
-const AT_FIRST: usize = 24;
+const AT_FIRST: usize = 80;
 
 /// The ticket that comments go to.
 type LatestTicket = Arc<Mutex<Option<String>>>;
@@ -44,6 +46,9 @@ pub fn configure(config: &mut Config) {
     config.outbound.allow.push("127.0.0.1".to_owned());
     config.process_alerts.recipients.push(company::ARCHITECTS.to_owned());
     config.process_alerts.authorized_accounts = Some(vec![company::PIPELINE.to_owned()]);
+    if !config.queues.iter().any(|queue| queue.name == bus::QUEUE) {
+        config.queues.push(Queue { name: bus::QUEUE.to_owned(), ..Queue::default() });
+    }
     let name = "daily-hello";
     if config.schedules.iter().any(|schedule| schedule.name == name) {
         return;
@@ -94,7 +99,14 @@ async fn happen(services: &Services, n: usize, ticket: &LatestTicket) -> Result<
     let now = services.clock.now();
     let correlation = services.ids.uuid(now).to_string();
     match story::scene(n, &iso_millis(now)) {
-        Scene::Event(event) => send(services, &event, &correlation).await?,
+        Scene::Event(event) => {
+            send(services, &event, &correlation).await?;
+            let is_invoice = event.get("eventType").and_then(Value::as_str) == Some("invoice.uploaded");
+            let invoice = event.pointer("/data/invoiceId").and_then(Value::as_str).filter(|_| is_invoice);
+            if let Some(invoice) = invoice {
+                bus::label(services, n / 8, invoice, &correlation).await?;
+            }
+        }
         Scene::Audit(entry) => {
             let found = Found::Entry { text: entry.to_string().into(), id: None };
             services.alerts.receive(&services.ingest, vec![found], &correlation).await.map_err(text)?;

@@ -125,7 +125,11 @@ async fn send(
         Some(Extension(seed)) => RequestIds::Seeded(seed),
         None => RequestIds::Fresh(&*services.ids, now),
     };
-    let limits = ingest::Limits { events: services.limits.batch_events(), event_bytes: services.limits.event_bytes() };
+    let limits = ingest::Limits {
+        events: services.limits.batch_events(),
+        event_bytes: services.limits.event_bytes(),
+        sources: services.config.limits.event_sources.clone(),
+    };
     let received = ingest::read_events(&headers, &body, &correlation.0, &ids, now, &limits)?;
     let (single, drafts) = match received {
         Received::One(draft) => (true, vec![*draft]),

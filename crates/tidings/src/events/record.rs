@@ -30,8 +30,9 @@ pub fn table() -> &'static Table {
 /// Where the event of an id is; also what recognises a duplicate.
 #[must_use]
 pub fn ids_table() -> &'static Table {
-    static TABLE: LazyLock<Table> =
-        LazyLock::new(|| Table::new("tidings-event-ids", "eventId", KeyKind::S).sort("from", KeyKind::S).ttl("ttl"));
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        Table::new("tidings-event-ids", "eventId", KeyKind::S).sort("from", KeyKind::S).ttl("ttl").mostly_new()
+    });
     &TABLE
 }
 

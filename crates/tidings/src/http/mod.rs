@@ -37,6 +37,10 @@ pub use throttle::{FailedLogins, Rates};
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use tower_service::Service;
 
 use crate::app::Services;
 
@@ -79,8 +83,26 @@ pub fn router(services: Services, routes: Vec<Route>) -> Router {
     }
     let not_found = Arc::clone(&gatekeeper);
     let not_allowed = gatekeeper;
+    let respelt = router.clone().with_state(services.clone());
     router
-        .fallback(move |request| async move { not_found.refuse(&request, gate::Refusal::NotFound) })
+        .fallback(move |request: Request| {
+            let (not_found, respelt) = (Arc::clone(&not_found), respelt.clone());
+            async move { elsewhere(request, &not_found, respelt).await }
+        })
         .method_not_allowed_fallback(move |request| async move { not_allowed.refuse(&request, gate::Refusal::Method) })
         .with_state(services)
+}
+
+/// A request that no route takes as it is spelt: on the bus, the case of some words does not count.
+async fn elsewhere(mut request: Request, keeper: &Gatekeeper, mut respelt: Router) -> Response {
+    let Some(uri) = crate::bus::http::respell(request.uri()) else {
+        return keeper.refuse(&request, gate::Refusal::NotFound);
+    };
+    let mut asked = Request::new(Body::empty());
+    (*asked.uri_mut(), *asked.headers_mut()) = (uri.clone(), request.headers().clone());
+    *request.uri_mut() = uri;
+    let answer = respelt.call(request).await.unwrap_or_else(|never| match never {});
+    // Whatever passed a gate has a correlation id.
+    let nowhere = !answer.headers().contains_key(correlation::HEADER);
+    if nowhere { keeper.refuse(&asked, gate::Refusal::NotFound) } else { answer }
 }

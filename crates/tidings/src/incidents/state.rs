@@ -98,7 +98,7 @@ pub enum Step {
     /// An incident that is new or has changed, and what is remembered from now on.
     Change {
         turn: Turn,
-        incident: Incident,
+        incident: Box<Incident>,
         watch: Option<Watch>,
     },
 }
@@ -119,13 +119,13 @@ pub fn step(
             (Some(_), None) => Step::Forget,
             (Some(_), Some(incident)) => Step::Change {
                 turn: Turn::Resolved,
-                incident: Incident {
+                incident: Box::new(Incident {
                     state: State::Resolved,
                     value,
                     escalate_at: None,
                     resolved_at: Some(now),
                     ..incident.clone()
-                },
+                }),
                 watch: None,
             },
         };
@@ -174,7 +174,7 @@ fn raised(
         resolved_at: None,
     };
     let watch = Watch { above_since: watch.above_since, incident: Some(incident.id.clone()) };
-    Step::Change { turn: Turn::Raised, incident, watch: Some(watch) }
+    Step::Change { turn: Turn::Raised, incident: Box::new(incident), watch: Some(watch) }
 }
 
 /// Unacknowledged for too long, it goes a step further, and again after as long (S003-108).
@@ -190,7 +190,7 @@ fn escalated(monitor: &Monitor, incident: &Incident, watch: &Watch, value: f64, 
         escalate_at: (monitor.acknowledge_seconds > 0).then(|| after(now, monitor.acknowledge_seconds)),
         ..incident.clone()
     };
-    Step::Change { turn: Turn::Escalated, incident, watch: Some(watch.clone()) }
+    Step::Change { turn: Turn::Escalated, incident: Box::new(incident), watch: Some(watch.clone()) }
 }
 
 impl Incident {

@@ -43,7 +43,7 @@ impl Story {
                 None
             }
             Step::Change { turn, incident, watch } => {
-                (self.watch, self.incident) = (watch, Some(incident));
+                (self.watch, self.incident) = (watch, Some(*incident));
                 Some(turn)
             }
         }

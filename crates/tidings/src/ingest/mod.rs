@@ -145,9 +145,10 @@ impl Ingest {
         self
     }
 
-    /// Sends the four business events on by this bus, in their own transactions.
+    /// Sends the four business events on by this bus, and what rules send there, in the events' own transactions.
     #[must_use]
     pub fn forwarding(mut self, bus: Arc<Bus>) -> Self {
+        self.reactor = self.reactor.with_bus(Arc::clone(&bus));
         self.bus = Some(bus);
         self
     }
@@ -231,8 +232,11 @@ impl Ingest {
                         .next()
                         .unwrap_or_else(|| Err(Error::ReadOnly("the store gave too few answers".to_owned())));
                     match self.without_repeats(&arrival, outcome, noted, now).await {
-                        Ok((outcome, noted)) => {
+                        Ok((outcome, mut noted)) => {
                             forwarded.resolve(&outcome);
+                            if let Some(reacted) = &mut noted.reacted {
+                                std::mem::take(&mut reacted.bus).resolve(&outcome);
+                            }
                             match self.known_as(outcome).await {
                                 Ok(known) => Ok(self.receipt(arrival.envelope, known, noted, now)),
                                 Err(error) => Err(counted_from(error, noted.companions)),
@@ -278,14 +282,15 @@ impl Ingest {
         let mut caused = Vec::new();
         if !rules.is_empty() || !with.messages.is_empty() || !with.sent.is_empty() {
             let reaction = self.reactor.react(&new, &rules, silent, with).await?;
-            let Reaction { writes, markers, outcome, messages, told } = reaction;
+            let Reaction { writes, markers, outcome, messages, told, bus } = reaction;
             caused = writes;
             let text = outcome.to_text(limits::ITEM_BYTES.saturating_sub(new.json.len() + BESIDE_BYTES));
             noted.announcement = noted.announcement.map(|json| with_outcome(json, envelope, &text));
             new.outcome = Some(text);
             let own = 2 + usize::from(note_day.is_some());
             let markers = markers.into_iter().map(|(place, rule)| (place + own, rule)).collect();
-            noted.reacted = Some(Box::new(Reacted { json: new.json.clone(), rules, markers, outcome, messages, told }));
+            let json = new.json.clone();
+            noted.reacted = Some(Box::new(Reacted { json, rules, markers, outcome, messages, told, bus }));
         }
         let window = std::time::Duration::from_secs(self.duplicate_seconds.unsigned_abs());
         let mut writes = Vec::from(new.writes(now.saturating_sub(window).unwrap_or(Timestamp::MIN)));
@@ -293,6 +298,8 @@ impl Ingest {
         writes.extend(caused);
         noted.companions = writes.len();
         writes.extend(with.writes.iter().cloned());
+        // Rules may send to where the event itself goes.
+        crate::bus::layout::join_counts(&mut writes);
         Ok((writes, noted))
     }
 
@@ -314,6 +321,7 @@ impl Ingest {
                 break;
             }
             let (json, rules) = (std::mem::take(&mut reacted.json), std::mem::take(&mut reacted.rules));
+            std::mem::take(&mut reacted.bus).aborted();
             let (writes, again) = self.transaction(arrival, json, rules, &silent, now).await?;
             noted = again;
             outcome = self.store.transact(writes).await;
@@ -417,6 +425,8 @@ struct Reacted {
     messages: Vec<Message>,
     /// Users with a new inbox entry.
     told: BTreeSet<String>,
+    /// What goes on the bus.
+    bus: Prepared,
 }
 
 /// An envelope's text with what came of it, for those who watch.

@@ -28,11 +28,13 @@ pub enum Received {
     Many(Vec<Draft>),
 }
 
-/// How much may come at once.
-#[derive(Debug, Clone, Copy)]
+/// How much may come at once, and from whom.
+#[derive(Debug, Clone)]
 pub struct Limits {
     pub events: usize,
     pub event_bytes: usize,
+    /// Who may send; empty: anybody (S003-01).
+    pub sources: Vec<String>,
 }
 
 type ReadOne = fn(&str, &Defaults<'_>) -> Result<Envelope, Vec<FieldError>>;
@@ -107,9 +109,20 @@ impl Reader<'_> {
         let make_id = || self.ids.uuid(place).to_string();
         let defaults = Defaults { now: self.now, correlation_id: self.correlation_id, event_id: &make_id };
         match read(&defaults) {
-            Ok(envelope) => Draft::Good(envelope),
+            Ok(envelope) => match self.foreign(&envelope) {
+                None => Draft::Good(envelope),
+                Some(error) => Draft::Bad { errors: vec![error], too_large: false },
+            },
             Err(errors) => Draft::Bad { errors, too_large: false },
         }
+    }
+
+    /// What is wrong with an event's source, where only some are taken.
+    fn foreign(&self, envelope: &Envelope) -> Option<FieldError> {
+        let sources = &self.limits.sources;
+        let known =
+            sources.is_empty() || sources.iter().any(|known| Some(known.as_str()) == envelope.source.as_deref());
+        (!known).then(|| FieldError::new("source", format!("must be one of {}", sources.join(", "))))
     }
 
     /// The events of an array of envelopes in one go over the text, if there is nothing to complain about them as a

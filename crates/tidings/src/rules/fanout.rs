@@ -18,8 +18,9 @@ use super::exclude::Exclusions;
 use super::job::{self, Cursor, Job};
 use super::notice::{self, Destination, Notice, Occurrence, Settings};
 use super::outcome::Outcome;
-use super::rule::Rule;
+use super::rule::{Rule, Target};
 use super::template::Fields;
+use crate::bus::{self, Bus, BusError};
 use crate::events::{StoredEvent, record as events};
 use crate::http::Metrics;
 use crate::inbox::record::Stamp;
@@ -48,6 +49,8 @@ pub struct Fanout {
     pub metrics: Arc<Metrics>,
     pub settings: Settings,
     pub signals: Arc<Signals>,
+    /// Where what rules send to queues and topics goes.
+    pub bus: Option<Arc<Bus>>,
     pub arrivals: Arc<Live>,
     /// How many events have come in so far.
     pub traffic: Arc<AtomicU64>,
@@ -219,6 +222,9 @@ impl Fanout {
             true => Cursor { stage: job.cursor.stage + 1, after: None, ..job.cursor.clone() },
             false => Cursor { rule: job.cursor.rule + 1, ..Cursor::default() },
         };
+        if let Some(moved) = self.on_bus(job, rule, number, event, &past).await? {
+            return Ok(moved);
+        }
         let users: Vec<String> = match notice.destination(rule, number, event) {
             Destination::Message(message) => {
                 let chunk = Chunk { pieces: vec![Piece::Message(message)], after: past };
@@ -346,6 +352,30 @@ impl Fanout {
         }
         job.step = present;
         transactions.into_iter().collect()
+    }
+
+    /// Puts the event on the bus in the transaction that moves the job, if that is where the target leads.
+    async fn on_bus(
+        &self,
+        job: &mut Job,
+        rule: &Rule,
+        number: usize,
+        event: &Occurrence<'_>,
+        past: &Cursor,
+    ) -> Result<Option<Moved>, Error> {
+        let (Some(bus), Some(Target::Queue { entity })) = (&self.bus, rule.targets.get(number)) else {
+            return Ok(None);
+        };
+        let prepared = match bus.prepare(entity, bus::of_event(event.envelope, Some(&rule.name))).await {
+            Ok(prepared) => prepared,
+            Err(BusError::Store(error)) => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        let mut writes = vec![job.moved(past, 0, 1)];
+        writes.extend(prepared.writes());
+        let result = self.store.transact(writes).await;
+        prepared.resolve(&result);
+        settled(job, result, past.clone()).map(Some)
     }
 
     /// Commits chunks in their order, handing in all of them at once.

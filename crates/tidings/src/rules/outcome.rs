@@ -9,7 +9,7 @@ use tidings_core::message::Attempt;
 
 use super::exclude::KeptBack;
 use super::limits::OUTCOME_ENTRIES;
-use crate::bus;
+use crate::bus::{self, Prepared};
 use crate::inbox::Entry;
 use crate::messages::Message;
 
@@ -66,7 +66,7 @@ pub struct Notified {
     pub rule: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sent {
     pub message_id: String,
     pub rule: String,
@@ -80,6 +80,11 @@ pub struct Sent {
     /// The ticket that it opened or went to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticket_id: Option<String>,
+    /// On the bus: the queue or subscription that got it, and its number there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence_number: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -151,8 +156,8 @@ impl Outcome {
     /// What went on by the bus, with the queue or subscription that has it for its channel.
     pub fn forwarded(&mut self, sent: &bus::Sent) {
         let (message_id, channel) = (sent.message_id.clone(), format!("bus:{}", sent.path));
-        let (rule, status, attempts, ticket_id) = (String::new(), None, None, None);
-        push(&mut self.queue, Sent { message_id, rule, channel, status, attempts, ticket_id });
+        let (entity, sequence_number) = (Some(sent.path.clone()), Some(sent.sequence));
+        push(&mut self.queue, Sent { message_id, channel, entity, sequence_number, ..Sent::default() });
     }
 
     pub fn sent(&mut self, message: &Message) {
@@ -161,14 +166,41 @@ impl Outcome {
             message_id: message.message_id.clone(),
             rule: message.rule.clone().unwrap_or_default(),
             channel: message.channel.clone(),
-            status: None,
-            attempts: None,
-            ticket_id: None,
+            ..Sent::default()
         };
         match message.channel.as_str() {
             "queue" => push(&mut self.queue, sent),
             "ticket" => push(&mut self.tickets, sent),
             _ => push(&mut self.messages, sent),
+        }
+    }
+
+    /// Notes what goes on the bus: each copy with its number, or that nobody takes it.
+    pub fn on_bus(&mut self, rule: Option<&str>, entity: &str, prepared: &Prepared) {
+        for sent in &prepared.sent {
+            self.totals.messages += 1;
+            push(
+                &mut self.queue,
+                Sent {
+                    message_id: sent.message_id.clone(),
+                    rule: rule.unwrap_or_default().to_owned(),
+                    channel: "queue".to_owned(),
+                    status: Some("sent".to_owned()),
+                    entity: Some(sent.path.clone()),
+                    sequence_number: Some(sent.sequence),
+                    ..Sent::default()
+                },
+            );
+        }
+        if prepared.sent.is_empty() {
+            let sent = Sent {
+                rule: rule.unwrap_or_default().to_owned(),
+                channel: "queue".to_owned(),
+                status: Some("unwanted".to_owned()),
+                entity: Some(entity.to_owned()),
+                ..Sent::default()
+            };
+            push(&mut self.queue, sent);
         }
     }
 

@@ -12,7 +12,8 @@ use super::exclude::Exclusions;
 use super::job;
 use super::notice::{self, Destination, Notice, Occurrence, Settings};
 use super::outcome::{Fanout, Outcome};
-use super::rule::Rule;
+use super::rule::{Rule, Target};
+use crate::bus::{self, Bus, BusError, Prepared};
 use crate::events::record::NewEvent;
 use crate::inbox::{Entry, map};
 use crate::ingest::Companions;
@@ -34,6 +35,8 @@ pub struct Reaction {
     pub messages: Vec<Message>,
     /// Users who have an entry of it: one for an event, however many rules name them (S001-49).
     pub told: BTreeSet<String>,
+    /// Messages on the bus, whose writes are among the others already.
+    pub bus: Prepared,
 }
 
 /// Decides what follows from events.
@@ -41,6 +44,7 @@ pub struct Reactor {
     store: Arc<dyn Store>,
     settings: Settings,
     messages: Table,
+    bus: Option<Arc<Bus>>,
 }
 
 /// What one rule causes.
@@ -48,6 +52,8 @@ struct Effects {
     marker: Option<Write>,
     entries: Vec<Entry>,
     messages: Vec<Message>,
+    /// For the bus, with the name of the target's entity.
+    bus: Vec<(String, Prepared)>,
     nobody: bool,
     errors: Vec<String>,
 }
@@ -55,7 +61,13 @@ struct Effects {
 impl Reactor {
     pub fn new(store: Arc<dyn Store>, settings: Settings) -> Self {
         let messages = record::table(&settings.stage);
-        Self { store, settings, messages }
+        Self { store, settings, messages, bus: None }
+    }
+
+    /// Sends what rules send to queues and topics over this bus.
+    #[must_use]
+    pub fn with_bus(self, bus: Arc<Bus>) -> Self {
+        Self { bus: Some(bus), ..self }
     }
 
     /// What follows from an event, given the rules it matches and those of them that said the same not long ago.
@@ -95,6 +107,7 @@ impl Reactor {
             }
         }
         let mut reaction = sheet.reaction;
+        reaction.writes.extend(reaction.bus.writes());
         reaction.writes.extend(counters::created(&reaction.messages));
         if !left.is_empty() {
             let keep = self.settings.messages_seconds.max(self.settings.notifications_seconds);
@@ -115,10 +128,14 @@ impl Reactor {
         let notice = Notice::of(rule, event);
         let mut users = BTreeSet::new();
         let mut messages = Vec::new();
+        let mut bus = Vec::new();
         let mut nobody = false;
         for number in 0..rule.targets.len() {
             match notice.destination(rule, number, event) {
-                Destination::Message(message) => messages.push(*message),
+                Destination::Message(message) => match self.on_bus(rule, number, event).await? {
+                    Some(prepared) => bus.push(prepared),
+                    None => messages.push(*message),
+                },
                 Destination::Users(named) => users.extend(named),
                 Destination::Product { product, groups } => {
                     let most = limits::TRANSACTION_WRITES;
@@ -130,6 +147,7 @@ impl Reactor {
             }
         }
         if 2 * users.len() + messages.len() > limits::TRANSACTION_WRITES {
+            bus.into_iter().for_each(|(_, prepared)| prepared.aborted());
             return Ok(None);
         }
         let entries = users.iter().filter(|user| !told.contains(*user)).map(|user| notice.entry(rule, user, event));
@@ -137,9 +155,29 @@ impl Reactor {
             marker: notice.marker(rule, event),
             entries: entries.collect(),
             messages,
+            bus,
             nobody,
             errors: notice.errors,
         }))
+    }
+
+    /// The writes that put the event on the bus, if that is where the target leads. An entity that does not exist is
+    /// left to the message, which says so.
+    async fn on_bus(
+        &self,
+        rule: &Rule,
+        number: usize,
+        event: &Occurrence<'_>,
+    ) -> Result<Option<(String, Prepared)>, Error> {
+        let (Some(bus), Some(Target::Queue { entity })) = (&self.bus, rule.targets.get(number)) else {
+            return Ok(None);
+        };
+        let message = bus::of_event(event.envelope, Some(&rule.name));
+        match bus.prepare(entity, message).await {
+            Ok(prepared) => Ok(Some((entity.clone(), prepared))),
+            Err(BusError::Store(error)) => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 }
 
@@ -174,13 +212,13 @@ impl Sheet {
     }
 
     fn is_full(&self) -> bool {
-        self.reaction.writes.len() >= self.room()
+        self.reaction.writes.len() + self.reaction.bus.len() >= self.room()
     }
 
     /// Adds a rule's effects if all of them fit.
     fn add(&mut self, rule: &Rule, effects: Effects, messages: &Table) -> Result<bool, Error> {
         // A rule that told nobody has said nothing that could be repeated.
-        let told_somebody = !effects.entries.is_empty() || !effects.messages.is_empty();
+        let told_somebody = !effects.entries.is_empty() || !effects.messages.is_empty() || !effects.bus.is_empty();
         let mut writes: Vec<Write> = effects.marker.filter(|_| told_somebody).into_iter().collect();
         let marked = !writes.is_empty();
         for entry in &effects.entries {
@@ -189,11 +227,19 @@ impl Sheet {
         for message in &effects.messages {
             writes.push(Write::insert(messages, message.to_item()?));
         }
-        let bytes: usize = writes.iter().map(notice::bytes).sum();
+        let on_bus: usize = effects.bus.iter().map(|(_, prepared)| prepared.len()).sum();
+        let bus_bytes: usize = effects.bus.iter().map(|(_, prepared)| prepared.bytes()).sum();
+        let bytes = writes.iter().map(notice::bytes).sum::<usize>() + bus_bytes;
         let room = self.room();
         let reaction = &mut self.reaction;
-        if reaction.writes.len() + writes.len() > room || self.bytes + bytes > limits::TRANSACTION_BYTES - KEPT_BYTES {
+        let used = reaction.writes.len() + reaction.bus.len();
+        if used + writes.len() + on_bus > room || self.bytes + bytes > limits::TRANSACTION_BYTES - KEPT_BYTES {
+            effects.bus.into_iter().for_each(|(_, prepared)| prepared.aborted());
             return Ok(false);
+        }
+        for (entity, prepared) in effects.bus {
+            reaction.outcome.on_bus(Some(&rule.name), &entity, &prepared);
+            reaction.bus = std::mem::take(&mut reaction.bus).and(prepared);
         }
         if marked {
             reaction.markers.push((reaction.writes.len(), rule.name.clone()));

@@ -8,7 +8,7 @@ use super::assets;
 use super::door::{Theme, Visitor};
 use super::parts::form_token;
 use crate::http::{CorrelationId, Problem};
-use crate::tokens::Scope;
+use crate::tokens::{ANY_USER, Scope};
 
 /// A page of the navigation.
 struct Place {
@@ -17,11 +17,14 @@ struct Place {
     scopes: &'static [Scope],
 }
 
-const PLACES: [Place; 10] = [
+const PLACES: [Place; 13] = [
     Place { path: "/ui/", name: "Overview", scopes: &[Scope::Read] },
     Place { path: "/ui/live", name: "Live", scopes: &[Scope::Read] },
     Place { path: "/ui/events", name: "Events", scopes: &[Scope::Read] },
     Place { path: "/ui/messages", name: "Messages", scopes: &[Scope::Read] },
+    Place { path: "/ui/inbox", name: "Inbox", scopes: &[Scope::Read, ANY_USER] },
+    Place { path: "/ui/bus", name: "Bus", scopes: &[Scope::Read] },
+    Place { path: "/ui/incidents", name: "Incidents", scopes: &[Scope::Read] },
     Place { path: "/ui/alerts", name: "Process changes", scopes: &[Scope::Read] },
     Place { path: "/ui/tickets", name: "Tickets", scopes: &[Scope::Read, Scope::Tickets] },
     Place { path: "/ui/rules", name: "Rules", scopes: &[Scope::Read] },

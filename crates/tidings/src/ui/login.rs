@@ -81,7 +81,7 @@ async fn sign_in(
 }
 
 /// Only pages of our own are gone on to: a path, and none that a browser takes for another host.
-fn is_ours(path: &str) -> bool {
+pub fn is_ours(path: &str) -> bool {
     path.starts_with("/ui/") && !path.contains(['\\', '\r', '\n', '\t']) && path.is_ascii()
 }
 

@@ -19,7 +19,7 @@ use crate::events::http::name_param;
 use crate::http::{CorrelationId, End, Params, Problem, paging};
 use crate::messages::http::{MessageView, call_off, send_again};
 use crate::messages::list::{self, Filter};
-use crate::messages::{Message, counters, dead};
+use crate::messages::{Message, counters};
 use crate::tokens::Scope;
 
 const PAGE: usize = 50;
@@ -30,7 +30,6 @@ pub fn pages() -> Vec<Page> {
         Page::new("/ui/messages/{id}", &[Scope::Read], get(show)).params(&["done"]),
         Page::new("/ui/messages/{id}/retry", &[Scope::Operate], post(retry)),
         Page::new("/ui/messages/{id}/cancel", &[Scope::Operate], post(cancel)),
-        Page::new("/ui/dead-letters", &[Scope::Read], get(dead_letters)).params(&["cursor"]),
     ]
 }
 
@@ -225,35 +224,4 @@ async fn cancel(
 ) -> Result<Response, Problem> {
     let message = call_off(&services, visitor.caller(), &correlation, &id).await?;
     Ok(see_other(&format!("/ui/messages/{}?done=cancel", encode(&message.message_id))))
-}
-
-async fn dead_letters(State(services): State<Services>, visitor: Visitor, params: Params) -> Result<Response, Problem> {
-    let cursor = params.text("cursor").map(ToOwned::to_owned);
-    params.finish()?;
-    let context = paging::context(visitor.caller(), "/ui/dead-letters", &());
-    let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
-    let (letters, next) = dead::page(&*services.store, &dead::Filter::default(), PAGE, after).await?;
-    let next = paging::seal(&services.sealer, &context, next.as_ref());
-    let content = html! {
-        p { "Messages that were given up, with the reason. Open one to see every attempt and to send it again." }
-        @if letters.is_empty() {
-            (parts::empty("No dead letters", html! { "Nothing was given up. Long may it last." }))
-        } @else {
-            table.cards {
-                thead { tr { th { "Given up" } th { "Channel" } th { "Why" } th { "Attempts" } th { "Message" } th { "Trace" } } }
-                tbody { @for letter in &letters {
-                    tr {
-                        td data-label="Given up" { (time_text(&letter.time)) }
-                        td data-label="Channel" { (letter.channel) }
-                        td data-label="Why" { span.error { (short(&letter.reason, 160)) } }
-                        td.number data-label="Attempts" { (letter.attempts.len()) }
-                        td data-label="Message" { (message_link(&letter.id)) }
-                        td data-label="Trace" { (trace_link(&letter.correlation_id)) }
-                    }
-                } }
-            }
-            (parts::pager("/ui/dead-letters", &[], cursor.as_deref(), next))
-        }
-    };
-    Ok(layout::page(&visitor, "/ui/messages", "Dead letters", content).into_response())
 }

@@ -7,10 +7,14 @@
 mod alerts;
 mod assets;
 mod audit;
+mod bus;
 mod chart;
+mod dead;
 mod door;
 mod events;
 mod find;
+mod inbox;
+mod incidents;
 mod layout;
 mod live;
 mod login;
@@ -55,6 +59,10 @@ fn pages(services: Services) -> Router {
         find::pages(),
         messages::pages(),
         alerts::pages(),
+        inbox::pages(),
+        dead::pages(),
+        bus::pages(),
+        incidents::pages(),
         tickets::pages(),
         rules::pages(),
         schedules::pages(),

@@ -19,10 +19,13 @@ use super::{layout, live};
 use crate::app::Services;
 use crate::figures::{Counts, Series, Span};
 use crate::http::{Params, Problem};
+use crate::incidents::state::State as Incident;
 use crate::messages::counters;
 use crate::tokens::Scope;
 use crate::workers::turned_true;
 
+/// Incidents that are counted; more are shown as that many and more.
+const MOST_INCIDENTS: usize = 20;
 /// How often an open page is brought up to date.
 const EVERY: Duration = Duration::from_secs(2);
 
@@ -45,7 +48,7 @@ async fn show(State(services): State<Services>, visitor: Visitor, mut params: Pa
     let span = span(&mut params)?;
     let state = Health::read(&services, span).await?;
     let content = html! {
-        div id="overview" data-stream=(address("/ui/overview/stream", &[("span", span.name())])) { (state.markup()) }
+        div id="overview" data-refresh=(address("/ui/overview/stream", &[("span", span.name())])) { (state.markup()) }
         section aria-labelledby="latest" {
             div.heading { h2 id="latest" { "Latest events" } a href="/ui/live" { "Watch live" } }
             (live::table(&services, 8).await?)
@@ -84,6 +87,10 @@ struct Health {
     /// The last hour, for what is said of right now.
     recent: Series,
     counts: counters::Counts,
+    /// Waiting on the bus, and given up there.
+    bus: (u64, u64),
+    /// Open incidents, the first few of them.
+    incidents: usize,
 }
 
 impl Health {
@@ -94,7 +101,11 @@ impl Health {
             Span::Day | Span::Week => services.figures.series(Span::Hour).await?,
         };
         let counts = counters::by_state(&*services.store, services.config.stage.as_str()).await?;
-        Ok(Self { now: services.clock.now(), series, recent, counts })
+        let lines = services.bus.lines().into_iter().map(|line| line.figures());
+        let bus = lines.fold((0, 0), |(active, dead), line| (active + line.active, dead + line.dead_lettered));
+        let (open, _) = services.incidents.page(Some(Incident::Open), MOST_INCIDENTS, None).await?;
+        let incidents = open.len();
+        Ok(Self { now: services.clock.now(), series, recent, counts, bus, incidents })
     }
 
     fn count(&self, state: &str) -> u64 {
@@ -119,6 +130,11 @@ impl Health {
                 (figure("On their way", &number(waiting), "", &format!("{} being sent", number(self.count("processing"))), "", "/ui/messages?status=processing"))
                 (figure("Dead letters", &number(dead), "", if dead > 0 { "look at why" } else { "none" },
                     if dead > 0 { "bad" } else { "good" }, "/ui/messages?status=failed"))
+                (figure("On the bus", &number(self.bus.0), "", &format!("{} dead letters", number(self.bus.1)),
+                    if self.bus.1 > 0 { "bad" } else { "" }, "/ui/bus"))
+                @let more = if self.incidents >= MOST_INCIDENTS { "+" } else { "" };
+                (figure("Incidents", &format!("{}{more}", self.incidents), "", if self.incidents > 0 { "open" } else { "none open" },
+                    if self.incidents > 0 { "bad" } else { "good" }, "/ui/incidents?state=open"))
             }
             div.charts { (self.charts()) }
         }

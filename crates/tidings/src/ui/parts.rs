@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+use tidings_core::envelope::FieldError;
 use tidings_core::time::{Timestamp, iso_millis};
 
 use super::door::Visitor;
@@ -72,7 +73,7 @@ pub fn number(n: u64) -> String {
 }
 
 /// A link with an id as its text; a long one is shown by its two ends, which tell ids of one moment apart.
-fn id_link(to: &str, id: &str) -> Markup {
+pub fn id_link(to: &str, id: &str) -> Markup {
     let letters = id.chars().count();
     if letters <= 20 {
         return html! { a.id href=(to) { (id) } };
@@ -281,6 +282,17 @@ pub fn confirm(visitor: &Visitor, action: &str, label: &str, question: &str) -> 
 #[must_use]
 pub fn notice(text: Option<&str>) -> Markup {
     html! { @if let Some(text) = text { p.notice role="status" { (text) } } }
+}
+
+/// What is wrong with a form that was sent, every field of it.
+#[must_use]
+pub fn wrong(title: &str, errors: &[FieldError]) -> Markup {
+    html! {
+        @if !errors.is_empty() {
+            div.problem role="alert" { p { (title) }
+                ul { @for error in errors { li { code { (error.field) } " " (error.message) } } } }
+        }
+    }
 }
 
 /// Name and value, one under the other.

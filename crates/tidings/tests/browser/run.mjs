@@ -60,8 +60,12 @@ async function places(page) {
     event: await link("/ui/events?type=ticket.created", "td[data-label=Event] a"),
     trace: await link("/ui/events?type=deployment.finished", "td[data-label=Trace] a"),
     messages: "/ui/messages",
-    message: await link("/ui/dead-letters", "td[data-label=Message] a"),
+    message: await link("/ui/messages?status=failed", "td[data-label=Message] a"),
     "dead-letters": "/ui/dead-letters",
+    "dead-letter": await link("/ui/dead-letters", "td[data-label=Letter] a"),
+    inbox: "/ui/inbox?user=dora&status=all",
+    bus: "/ui/bus",
+    "bus-dead-letters": "/ui/bus/peek?path=shipping-labels%2F%24deadletterqueue",
     alerts: "/ui/alerts",
     alert: await link("/ui/alerts", "td[data-label=When] a"),
     tickets: "/ui/tickets",
@@ -149,7 +153,7 @@ const checks = {
     const page = await visit();
     await page.goto(`${url}/ui/rules/new`);
     await page.locator("#verdict .right").waitFor();
-    await page.getByLabel("Name").fill("from-the-browser");
+    await page.getByRole("textbox", { name: "Name", exact: true }).fill("from-the-browser");
     await page.locator("#pattern").fill('{"eventType": [{"prefx": "a"}]}');
     await page.locator("#verdict .wrong").waitFor();
     await page.locator("#pattern").fill('{"eventType": ["ticket.created"');
@@ -169,11 +173,17 @@ const checks = {
   async "a dead letter is looked at and sent again"() {
     const page = await visit();
     await page.goto(`${url}/ui/dead-letters`);
-    await page.locator("td[data-label=Message] a").first().click();
+    await page.locator("td[data-label=Letter] a").first().click();
     await page.locator(".attempts .badge.bad").first().waitFor();
+    await page.locator("#payload").fill("{");
+    await page.getByRole("button", { name: "Send again" }).click();
+    await page.getByText("Not sent:").waitFor();
+    await page.locator("#payload").fill('{"title": "edited in the browser", "text": "x"}');
     await page.getByRole("button", { name: "Send again" }).click();
     await page.getByText("A new message was made").waitFor();
     await page.getByText("Sent again for").waitFor();
+    // The browser notes the refusal that was asked for above.
+    page.complaints = page.complaints.filter((complaint) => !complaint.includes("status of 400"));
     await leave(page);
   },
 
@@ -262,13 +272,29 @@ const checks = {
     await leave(page);
   },
 
+  async "a user reads their inbox, which fills by itself"() {
+    const user = `browser-${Date.now()}`;
+    const made = await api("POST", "/tokens", { scopes: [`user:${user}`], name: "browser" });
+    await api("PUT", "/rules/to-the-browser", { pattern: { eventType: ["browser.told"] }, title: "{{ data.text }}", targets: [{ channel: "inbox", users: [user] }] });
+    const page = await visit({}, made.token);
+    await page.getByText("Nothing unread").waitFor();
+    await api("POST", "/events", { eventType: "browser.told", data: { text: "Good news" } });
+    await page.locator(".inbox strong", { hasText: "Good news" }).waitFor();
+    await page.getByRole("button", { name: "Mark read" }).click();
+    await page.getByText("Nothing unread").waitFor();
+    await page.getByRole("link", { name: "All", exact: true }).click();
+    await page.locator(".inbox strong", { hasText: "Good news" }).waitFor();
+    await api("DELETE", "/rules/to-the-browser");
+    await leave(page);
+  },
+
   async "whoever may only read is offered nothing else"() {
     const made = await api("POST", "/tokens", { scopes: ["read"], name: "reader" });
     const page = await visit({}, made.token);
     await page.goto(`${url}/ui/rules/score-drops`);
     assert.equal(await page.getByRole("button", { name: "Save" }).count(), 0);
     assert.equal(await page.getByRole("link", { name: "Tokens" }).count(), 0);
-    const letter = await page.goto(`${url}/ui/dead-letters`).then(() => page.locator("td[data-label=Message] a").first().getAttribute("href"));
+    const letter = await page.goto(`${url}/ui/dead-letters`).then(() => page.locator("td[data-label=Letter] a").first().getAttribute("href"));
     await page.goto(url + letter);
     assert.equal(await page.getByRole("button", { name: "Send again" }).count(), 0);
     await api("DELETE", `/tokens/${made.id}`);

@@ -291,3 +291,15 @@ async fn an_event_of_the_largest_configurable_size_never_fails_in_the_store() {
         assert!([202, 413].contains(&status), "{bytes}: {status}");
     }
 }
+
+// S003-01
+#[tokio::test]
+async fn only_the_configured_sources_are_taken() {
+    let sources = ["Product Management".to_owned(), "Auditing".to_owned()];
+    let server = TestServer::start_with(|config| config.limits.event_sources = sources.to_vec()).await;
+    let client = server.client();
+    client.send(&json!({ "eventType": "a", "source": "Auditing" })).await;
+    for event in [json!({ "eventType": "a", "source": "auditing" }), json!({ "eventType": "a" })] {
+        assert_eq!(client.post("/events", &event).await.bad_fields(), ["source"], "{event}");
+    }
+}

@@ -22,6 +22,8 @@ const EVENT: &str = concat!(
 const HOLE: &str = "{id}";
 const UUID_SHAPE: &[u8; 36] = b"xxxxxxxx-xxxx-4xxx-8xxx-xxxxxxxxxxxx";
 const PAGE: u32 = 50;
+/// Events in one request, if nothing else is asked for.
+const BATCH: u32 = 100;
 /// Pages that are followed by their cursor before reading starts again at the newest.
 const PAGES_DEEP: u32 = 20;
 
@@ -32,8 +34,9 @@ pub fn ingest(options: &Options) -> Box<dyn Load> {
 
 /// `POST /events` with an array of `options.batch` events.
 pub fn ingest_batch(options: &Options) -> Box<dyn Load> {
-    let events = vec![sample(); options.batch as usize];
-    Box::new(Posting::new(&options.token, options.batch, format!("[{}]", events.join(","))))
+    let batch = options.batch_or(BATCH);
+    let events = vec![sample(); batch as usize];
+    Box::new(Posting::new(&options.token, batch, format!("[{}]", events.join(","))))
 }
 
 /// `GET /events?limit=50`, then the pages that follow it.

@@ -16,6 +16,7 @@ pub mod alerts;
 mod basic;
 mod events;
 mod inbox;
+mod queue;
 mod rules;
 mod tickets;
 
@@ -68,6 +69,8 @@ pub const ALL: &[Scenario] = &[
         about: "the same at 500 a second; the time is from created to handed over",
         kind: Kind::Flow(Pace::PerSecond(500)),
     },
+    Scenario { name: "queue-send", about: "POST /bus/bench-send/messages, 600 bytes", kind: Kind::Http(queue::send) },
+    Scenario { name: "queue", about: "a message sent, received and completed", kind: Kind::Http(queue::whole) },
     Scenario { name: "tickets", about: "tickets in turn: open, read, comment, list", kind: Kind::Http(tickets::all) },
     Scenario { name: "tickets-read", about: "GET /tickets/{ticket_id}", kind: Kind::Http(tickets::read) },
     Scenario {
@@ -110,7 +113,7 @@ pub enum Kind {
 /// What the command line says about the work itself.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Events or messages in one request of the batch scenarios.
+    /// Events or messages in one request of the batch scenarios; 0: as many as is usual for the scenario.
     pub batch: u32,
     /// Rules to match against.
     pub rules: u32,
@@ -118,6 +121,14 @@ pub struct Options {
     pub entries: u64,
     /// Sent as bearer token with every request.
     pub token: String,
+}
+
+impl Options {
+    /// What was asked for, or what is usual.
+    #[must_use]
+    pub fn batch_or(&self, usual: u32) -> u32 {
+        if self.batch == 0 { usual } else { self.batch }
+    }
 }
 
 /// A scenario over HTTP.

@@ -16,6 +16,7 @@ use crate::audit::Action;
 use crate::bus::desk::Which;
 use crate::bus::entity::Body;
 use crate::bus::line::Line;
+use crate::bus::path::Path;
 use crate::http::{CorrelationId, Json, Param, Params, Problem, Route};
 use crate::tokens::{Caller, Scope};
 
@@ -119,13 +120,23 @@ async fn purge(
     correlation: CorrelationId,
     place: Place,
 ) -> Result<impl IntoResponse, Problem> {
+    Ok(Json(StatusCode::OK, Purged { purged: empty(&services, &caller, &correlation, &place.path).await? }))
+}
+
+/// Deletes every message; says how many there were.
+pub async fn empty(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    path: &Path,
+) -> Result<u64, Problem> {
     for _ in 0..5 {
-        let (planned, purged) = services.bus.purge(&place.path).await?;
-        let action = Action::new("bus.purge", "entity", place.path.to_string()).details(json!({ "purged": purged }));
+        let (planned, purged) = services.bus.purge(path).await?;
+        let action = Action::new("bus.purge", "entity", path.to_string()).details(json!({ "purged": purged }));
         match services.audit.record_with(&caller.name(), &correlation.0, action, planned.writes.clone()).await {
             Ok(_) => {
                 services.bus.carried_out(planned).await?;
-                return Ok(Json(StatusCode::OK, Purged { purged }));
+                return Ok(purged);
             }
             Err(Error::Conflict { .. }) => {}
             Err(error) => return Err(error.into()),

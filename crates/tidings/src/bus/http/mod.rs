@@ -1,16 +1,16 @@
 //! The HTTP face of the bus: the shape of the Service Bus REST API, batches, and management.
 
 mod broker_properties;
-mod desk;
+pub mod desk;
 mod manage;
 mod receive;
-mod resubmit;
+pub mod resubmit;
 mod send;
-mod view;
+pub mod view;
 
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
 
 use super::BusError;
 use super::line::LineError;
@@ -39,6 +39,30 @@ macro_rules! paths {
     };
 }
 pub(crate) use paths;
+
+/// The address with the words of the bus as the routes spell them, if it spells them otherwise: `Subscriptions` and
+/// `$DeadLetterQueue` are what many clients write.
+#[must_use]
+pub fn respell(uri: &Uri) -> Option<Uri> {
+    let path = uri.path();
+    path.strip_prefix("/bus/")?;
+    let words = ["subscriptions", DEAD_LETTERS];
+    let parts: Vec<&str> = path
+        .split('/')
+        // The third part is a queue's or topic's name, whatever it is.
+        .enumerate()
+        .map(|(place, part)| {
+            let known = words.iter().find(|word| place > 2 && part.eq_ignore_ascii_case(word));
+            known.copied().unwrap_or(part)
+        })
+        .collect();
+    let respelt = parts.join("/");
+    if respelt == path {
+        return None;
+    }
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{respelt}{query}").parse().ok()
+}
 
 /// What the path of a request names.
 pub struct Place {

@@ -15,7 +15,7 @@ use crate::app::Services;
 use crate::audit::Action;
 use crate::bus::MESSAGE_BYTES;
 use crate::bus::path::Path;
-use crate::bus::resubmit::{Resubmit, Which};
+use crate::bus::resubmit::{Resubmit, Resubmitted, Which};
 use crate::http::{CorrelationId, Json, JsonText, Problem, Route};
 use crate::tokens::{Caller, Scope};
 
@@ -74,23 +74,37 @@ async fn resubmit(
 ) -> Result<impl IntoResponse, Problem> {
     let fields = body.object()?;
     let what = read(&fields).map_err(Problem::invalid)?;
-    let dead = services.bus.line(&place.path)?;
-    let to = services.bus.line(&Path { dead: false, ..place.path.clone() })?;
-    let asked = json!({
-        "ids": fields.get("ids"), "where": fields.get("where"), "all": fields.get("all"), "edited": what.body.is_some(),
-    });
-    // On record before it is done: many dead letters are many transactions.
-    let action = Action::new("bus.resubmit", "entity", place.path.to_string()).details(asked);
-    services.audit.record_with(&caller.name(), &correlation.0, action, Vec::new()).await?;
-    let done = dead.resubmit(&to, &what).await?;
-    if matches!(what.which, Which::Ids(_)) && done.resubmitted + done.locked == 0 {
-        return Err(Problem::not_found("none of these dead letters is there"));
-    }
+    let done = send_back(&services, &caller, &correlation, &place.path, &fields, &what).await?;
     let view = ResubmitView { resubmitted: done.resubmitted, locked: done.locked, more: done.more, up_to: done.up_to };
     Ok(Json(StatusCode::OK, view))
 }
 
-fn read(fields: &Map<String, Value>) -> Result<Resubmit, Vec<FieldError>> {
+/// Sends dead letters back to where they came from. `fields` is what was asked, for the record.
+pub async fn send_back(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    path: &Path,
+    fields: &Map<String, Value>,
+    what: &Resubmit,
+) -> Result<Resubmitted, Problem> {
+    let dead = services.bus.line(path)?;
+    let to = services.bus.line(&Path { dead: false, ..path.clone() })?;
+    let asked = json!({
+        "ids": fields.get("ids"), "where": fields.get("where"), "all": fields.get("all"), "edited": what.body.is_some(),
+    });
+    // On record before it is done: many dead letters are many transactions.
+    let action = Action::new("bus.resubmit", "entity", path.to_string()).details(asked);
+    services.audit.record_with(&caller.name(), &correlation.0, action, Vec::new()).await?;
+    let done = dead.resubmit(&to, what).await?;
+    if matches!(what.which, Which::Ids(_)) && done.resubmitted + done.locked == 0 {
+        return Err(Problem::not_found("none of these dead letters is there"));
+    }
+    Ok(done)
+}
+
+/// What a call's body asks for.
+pub fn read(fields: &Map<String, Value>) -> Result<Resubmit, Vec<FieldError>> {
     let mut errors = Vec::new();
     let given = |name: &str| fields.get(name).filter(|value| !value.is_null() && **value != Value::Bool(false));
     let mut which = None;

@@ -94,7 +94,7 @@ async fn upload(
     let (product, file, file_type) = form.checked()?;
     let kept = tokio::task::spawn_blocking(move || file.keep()).await;
     let kept = kept.map_err(|error| unkept(&error))?.map_err(|error| unkept(&error))?;
-    answer(&services, &caller, &correlation, &headers, product, (kept, file_type)).await
+    Box::pin(answer(&services, &caller, &correlation, &headers, product, (kept, file_type))).await
 }
 
 /// Once for each key, as the gate does it for calls with a document; here the file stands for itself by its hash.
@@ -117,7 +117,7 @@ async fn answer(
     let ids = RequestIds::Seeded(key.seed());
     let making =
         async { made(services, product, file, origin, &ids).await.unwrap_or_else(IntoResponse::into_response) };
-    services.idempotency.once(key, making).await
+    Box::pin(services.idempotency.once(key, making)).await
 }
 
 async fn made(

@@ -7,8 +7,9 @@ use reqwest::Url;
 use serde_json::Value;
 use tidings_core::time::Timestamp;
 
+use crate::bus::{Bus, push};
 use crate::channel::email::{self, ses};
-use crate::channel::{Notice, Outcome, ntfy, ticket, webhook};
+use crate::channel::{Notice, Outcome, ntfy, queue, ticket, webhook};
 use crate::config::Config;
 use crate::messages::record::{Message, Recipient};
 use crate::outbound::{self, Outbound};
@@ -23,6 +24,7 @@ pub struct Senders {
     ntfy: Ready<ntfy::Sender>,
     webhook: Ready<webhook::Sender>,
     ticket: Ready<ticket::Sender>,
+    queue: Ready<queue::Sender>,
     public_url: String,
 }
 
@@ -57,13 +59,20 @@ impl Senders {
         };
         let webhook = Outbound::guarded(&config.outbound).map(webhook::Sender::new).map_err(|error| error.to_string());
         let ticket = Err("tickets are not part of this process".to_owned());
-        Self { email, ntfy, webhook, ticket, public_url: config.public_url.clone() }
+        let queue = Err("the bus is not part of this process".to_owned());
+        Self { email, ntfy, webhook, ticket, queue, public_url: config.public_url.clone() }
     }
 
     /// The same, and rules' tickets are opened here.
     #[must_use]
     pub fn with_tickets(self, tickets: Arc<Tickets>) -> Self {
         Self { ticket: Ok(ticket::Sender::new(tickets)), ..self }
+    }
+
+    /// The same, and messages to queues and topics go over this bus.
+    #[must_use]
+    pub fn with_bus(self, bus: Arc<Bus>) -> Self {
+        Self { queue: Ok(queue::Sender::new(bus)), ..self }
     }
 
     /// Makes one attempt.
@@ -78,13 +87,20 @@ impl Senders {
             "webhook" => {
                 let url = message.target.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
                 let target = webhook::Target { url, secrets: message.secret.iter().cloned().collect() };
-                self.call(&notice, &target, now).await.into()
+                match message.message_type.as_str() {
+                    push::MESSAGE_TYPE => self.deliver(message, &target, now).await.into(),
+                    _ => self.call(&notice, &target, now).await.into(),
+                }
             }
             "ticket" => match &self.ticket {
                 Ok(sender) => sender.send(&notice, message).await.into(),
                 Err(why) => Outcome::reject(why).into(),
             },
-            _ => Outcome::reject("channel not available in this version").into(),
+            "queue" => match &self.queue {
+                Ok(sender) => sender.send(message).await.into(),
+                Err(why) => Outcome::reject(why).into(),
+            },
+            _ => Outcome::reject("there is no such channel").into(),
         }
     }
 
@@ -100,6 +116,17 @@ impl Senders {
             Ok(sender) => sender.send(notice, target, now).await,
             Err(why) => Outcome::reject(why),
         }
+    }
+
+    /// A message of a push subscription: its body as it was sent.
+    async fn deliver(&self, message: &Message, target: &webhook::Target, now: Timestamp) -> Outcome {
+        let sender = match &self.webhook {
+            Ok(sender) => sender,
+            Err(why) => return Outcome::reject(why),
+        };
+        let (content_type, body) = push::body_of(&message.payload);
+        let (id, correlation_id) = (&message.message_id, &message.correlation_id);
+        sender.call(webhook::Call { id, correlation_id, content_type: &content_type, body }, target, now).await
     }
 
     pub async fn copies(&self, notice: &Notice, to: &[String], now: Timestamp) -> email::Report {

@@ -1,7 +1,7 @@
 //! `/api/messages`, `/api/metrics` and `/api/message-types`; `dead` has the dead letters, `channels` the test notices.
 
 mod channels;
-mod dead;
+pub mod dead;
 mod read;
 mod view;
 

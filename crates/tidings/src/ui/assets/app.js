@@ -47,9 +47,9 @@ function follow(table) {
   stream.addEventListener("gap", (event) => say(`Live. ${event.data} events came too fast to be shown.`, true));
 }
 
-// The overview's figures, brought up to date while nobody points at them.
+// The overview's figures and the inbox, brought up to date while nobody points at them.
 function refresh(element) {
-  const stream = new EventSource(element.dataset.stream);
+  const stream = new EventSource(element.dataset.refresh);
   stream.addEventListener("figures", (event) => {
     if (document.hidden || element.matches(":hover") || element.contains(document.activeElement)) return;
     element.replaceChildren(fragment(event.data));
@@ -79,7 +79,6 @@ function tryPattern(area) {
 localise(document);
 const live = document.getElementById("live");
 if (live) follow(live);
-const overview = document.getElementById("overview");
-if (overview) refresh(overview);
+document.querySelectorAll("[data-refresh]").forEach(refresh);
 const pattern = document.querySelector("textarea[data-try]");
 if (pattern) tryPattern(pattern);

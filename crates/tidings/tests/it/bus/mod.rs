@@ -3,8 +3,11 @@
 mod batches;
 mod desk;
 mod entities;
+mod from_events;
 mod handlers;
+mod kill;
 mod limits;
+mod model;
 mod queues;
 mod restart;
 mod timed;

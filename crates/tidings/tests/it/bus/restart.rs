@@ -48,7 +48,10 @@ async fn messages_counts_and_numbers_survive_a_restart() {
 /// A broker over a store, as a process that starts has it.
 async fn broker(store: &Arc<dyn Store>, clock: &Arc<ManualClock>) -> Arc<Bus> {
     let clock = Arc::clone(clock) as Arc<dyn Clock>;
-    Bus::open(Arc::clone(store), clock, Arc::new(SystemIds::default()), watch::channel(false).1).await.unwrap()
+    // Nobody stops it: whoever could is kept for ever.
+    let (stop, stopping) = watch::channel(false);
+    std::mem::forget(stop);
+    Bus::open(Arc::clone(store), clock, Arc::new(SystemIds::default()), stopping).await.unwrap()
 }
 
 // A message that ends the process is counted, and ends among the dead letters (S003-93).

@@ -84,17 +84,16 @@ async fn what_cannot_be_read_fails_clearly_and_the_next_is_read() {
     render(files.path());
     let server = TestServer::start().await;
     let client = server.client();
-    let mut bad = 0;
-    for (file, says) in [
+    let broken = [
         ("damaged.png", "cannot read the picture"),
         ("damaged.pdf", "the PDF is damaged"),
         ("bomb.png", "30000 x 30000 pixels"),
         ("200-pages.pdf", "more than 50 pages"),
-    ] {
+    ];
+    for (bad, (file, says)) in (1..).zip(broken) {
         let made = upload(&client, &files.path().join(file), file).await;
         let failed = until(&client, &path(&made), |invoice| invoice["status"] == "failed").await;
         assert!(failed["error"].as_str().unwrap().contains(says), "{failed}");
-        bad += 1;
         let seen = until(&client, "/bus/ocr-processing-queue", |seen| seen["counts"]["deadLettered"] == bad).await;
         assert_eq!(seen["counts"]["active"], 0);
     }

@@ -127,6 +127,7 @@ async fn node(dir: &std::path::Path, clock: &Arc<ManualClock>) -> Node {
         book: Arc::clone(&rules.book),
         metrics,
         settings: Settings::of(&config),
+        bus: None,
         signals: Arc::default(),
         arrivals: Arc::default(),
         traffic: Arc::default(),

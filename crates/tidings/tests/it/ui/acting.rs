@@ -133,3 +133,32 @@ async fn colours_are_chosen_without_a_script() {
     visitor.cookie = format!("{}; {theme}", visitor.cookie);
     assert!(visitor.get("/ui/").await.text().contains("data-theme=\"dark\""));
 }
+
+#[tokio::test]
+async fn a_dead_letter_of_the_bus_is_edited_and_sent_back() {
+    let server = TestServer::start().await;
+    let (client, visitor) = (server.client(), Visitor::admin(&server).await);
+    client.put("/bus/labels", &json!({ "kind": "queue" })).await.expect(201);
+    client.post("/bus/labels/messages", &json!({ "city": "<b>" })).await.expect(201);
+    let taken = client.post("/bus/labels/receive", &json!({ "max": 1 })).await.expect(200).json();
+    let token = &taken["messages"][0]["lockToken"];
+    let settle =
+        json!([{ "lockToken": token, "action": "deadletter", "reason": "BadAddress", "description": "no city" }]);
+    client.post("/bus/labels/settle", &settle).await.expect(200);
+    let page = visitor.get("/ui/bus").await.expect(200).text();
+    assert!(page.contains("/ui/bus/peek?path=labels%2F%24deadletterqueue"), "{page}");
+    let dead = "labels/$deadletterqueue";
+    let page = visitor.get("/ui/bus/peek?path=labels%2F%24deadletterqueue").await.expect(200).text();
+    assert!(page.contains("BadAddress") && page.contains("no city") && !page.contains("<b>"), "{page}");
+    let id = page.split("name=\"id\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let before = "{\"city\":\"<b>\"}";
+    let fields = [("path", dead), ("id", id.as_str()), ("before", before), ("body", "{\"city\":\"Lisbon\"}")];
+    visitor.act("/ui/bus/resubmit", &fields).await.expect(303);
+    let waiting = client.get("/bus/labels/peek").await.expect(200).json();
+    assert_eq!(waiting["items"][0]["body"], "{\"city\":\"Lisbon\"}");
+    visitor.act("/ui/bus/resubmit", &[("path", dead), ("where", "{")]).await.expect(400);
+    visitor.act("/ui/bus/purge", &[("path", "labels")]).await.expect(303);
+    assert_eq!(client.get("/bus/labels/peek").await.expect(200).json()["items"].as_array().unwrap().len(), 0);
+    assert_eq!(actions(&server).await[..2], ["bus.purge", "bus.resubmit"]);
+    visitor.get("/ui/bus/peek?path=none").await.expect(410);
+}

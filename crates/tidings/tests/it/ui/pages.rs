@@ -5,7 +5,11 @@ use serde_json::json;
 use super::Visitor;
 use crate::support::TestServer;
 
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 19] = [
+    "/ui/incidents",
+    "/ui/inbox",
+    "/ui/inbox?user=ana&status=all",
+    "/ui/bus",
     "/ui/alerts",
     "/ui/tickets",
     "/ui/tickets/new",
@@ -129,4 +133,35 @@ async fn scopes_decide_what_is_seen() {
             program.get(path).await.expect(403);
         }
     }
+}
+
+// S001-104: a user's token opens their own inbox, and nothing else.
+#[tokio::test]
+async fn a_user_sees_only_their_own_inbox() {
+    let server = TestServer::start().await;
+    let rule = json!({ "pattern": { "eventType": ["a"] }, "title": "Hello {{ data.who }}", "text": "javascript:alert(1)",
+        "targets": [{ "channel": "inbox", "users": ["ana", "ben"] }] });
+    server.client().put("/rules/r", &rule).await.expect(201);
+    server.client().send(&json!({ "eventType": "a", "data": { "who": "<b>you</b>" } })).await;
+    let ana = Visitor::with_scopes(&server, &["user:ana"]).await;
+    assert_eq!(ana.get("/ui/").await.expect(303).header("location"), "/ui/inbox");
+    let page = ana.get("/ui/inbox").await.expect(200).text();
+    assert!(page.contains("Hello &lt;b&gt;you&lt;/b&gt;") && !page.contains("href=\"javascript:"), "{page}");
+    for path in PAGES.iter().filter(|path| !path.starts_with("/ui/inbox") && **path != "/ui/") {
+        ana.get(path).await.expect(403);
+    }
+    ana.get("/ui/inbox?user=ben").await.expect(403);
+    ana.get("/ui/inbox/stream?user=ben").await.expect(403);
+    let id = page.split("name=\"id\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let token = page.split("name=\"form\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let fields = |user: &'static str| {
+        [("form", token.clone()), ("user", user.to_owned()), ("id", id.clone()), ("to", "read".to_owned())]
+    };
+    for (user, status) in [("ben", 403), ("ana", 303)] {
+        let fields = fields(user);
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        ana.submit("/ui/inbox/mark", &fields).await.expect(status);
+    }
+    assert!(ana.get("/ui/inbox").await.expect(200).text().contains("Nothing unread"));
+    assert_eq!(server.client().get("/notifications/count?user=ben").await.expect(200).json()["unread"], 1);
 }

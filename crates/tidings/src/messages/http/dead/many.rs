@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use tidings_core::envelope::FieldError;
 use tidings_core::pattern::Pattern;
 use tidings_store::Error;
+use uuid::Uuid;
 
 use super::edited;
 use crate::app::Services;
@@ -256,38 +257,51 @@ impl Asker<'_> {
     }
 
     async fn begin(&self, deed: Deed, pattern: Option<String>, edit: Edit, seed: Seed) -> Result<Response, Problem> {
-        let services = self.services;
-        let id = request_ids(services, seed).uuid(0);
-        let details = json!({ "action": deed.as_str(), "where": pattern, "edited": edited(&edit) });
-        let order = Order {
-            deed,
-            pattern,
-            edit,
-            by: self.caller.name(),
-            created_by: created_by(self.caller),
-            correlation_id: self.correlation.to_owned(),
-        };
-        let write = job::begin(id, &order, services.clock.now())
-            .map_err(|error| Problem::invalid_field("", format!("cannot be kept: {error}")))?;
-        let name = match deed {
-            Deed::Resubmit => "dead_letters.resubmit",
-            Deed::Purge => "dead_letters.purge",
-        };
-        let action = Action::new(name, "dead_letter_job", id.to_string()).details(details);
-        match services.audit.record_with(&order.by, self.correlation, action, vec![write]).await {
-            // The same request come again: it is begun.
-            Ok(_) | Err(Error::Conflict { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        services.messages.new_letter_job.notify_one();
-        let job = job::get(&*services.store, &id.to_string()).await?;
-        let job = job.ok_or_else(|| Problem::not_found("the job is gone"))?;
+        let id = request_ids(self.services, seed).uuid(0);
+        let correlation = CorrelationId(self.correlation.to_owned());
+        let job = begin(self.services, self.caller, &correlation, deed, pattern, edit, id).await?;
         let mut response = Json(StatusCode::ACCEPTED, JobView::from(job)).into_response();
         if let Ok(location) = format!("/dead-letters/jobs/{id}").parse() {
             response.headers_mut().insert(header::LOCATION, location);
         }
         Ok(response)
     }
+}
+
+/// Begins a job over those that fit a pattern, or all; gives it as it is then.
+pub async fn begin(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    deed: Deed,
+    pattern: Option<String>,
+    edit: Edit,
+    id: Uuid,
+) -> Result<Job, Problem> {
+    let details = json!({ "action": deed.as_str(), "where": pattern, "edited": edited(&edit) });
+    let order = Order {
+        deed,
+        pattern,
+        edit,
+        by: caller.name(),
+        created_by: created_by(caller),
+        correlation_id: correlation.0.clone(),
+    };
+    let write = job::begin(id, &order, services.clock.now())
+        .map_err(|error| Problem::invalid_field("", format!("cannot be kept: {error}")))?;
+    let name = match deed {
+        Deed::Resubmit => "dead_letters.resubmit",
+        Deed::Purge => "dead_letters.purge",
+    };
+    let action = Action::new(name, "dead_letter_job", id.to_string()).details(details);
+    match services.audit.record_with(&order.by, &correlation.0, action, vec![write]).await {
+        // The same request come again: it is begun.
+        Ok(_) | Err(Error::Conflict { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    services.messages.new_letter_job.notify_one();
+    let job = job::get(&*services.store, &id.to_string()).await?;
+    job.ok_or_else(|| Problem::not_found("the job is gone"))
 }
 
 fn answer(items: Vec<OneAnswer>, good: u16) -> Response {

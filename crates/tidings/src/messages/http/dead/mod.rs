@@ -1,6 +1,6 @@
 //! `/dead-letters`: what was given up and why; sending it again, as it was or changed, and throwing it away (SX-08).
 
-mod many;
+pub mod many;
 
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tidings_core::message::Attempt;
 use tidings_store::Error;
+use uuid::Uuid;
 
 use super::view::shown;
 use super::{MessageView, created, created_by, request_ids};
@@ -19,6 +20,7 @@ use crate::audit::Action;
 use crate::events::http::name_param;
 use crate::http::paging::Asked;
 use crate::http::{CorrelationId, End, IdempotencySeed, Json, JsonText, Param, Params, Problem, Route};
+use crate::messages::Message;
 use crate::messages::dead::edit::Edit;
 use crate::messages::dead::{self, DeadLetter, Filter};
 use crate::messages::record::CHANNELS;
@@ -71,7 +73,7 @@ struct DeadLetterList {
 
 /// A message that was given up.
 #[derive(Serialize, JsonSchema)]
-struct DeadLetterView {
+pub struct DeadLetterView {
     /// The message's.
     id: String,
     /// `message`.
@@ -163,23 +165,35 @@ async fn resubmit(
     let fields = if body.0.is_empty() { Map::new() } else { body.object()? };
     let edit = Edit::read(&fields).map_err(Problem::invalid)?;
     let new_id = request_ids(&services, seed).uuid(0);
-    let Some(letter) = dead::get(&*services.store, &id).await? else {
+    Ok(created(resubmit_one(&services, &caller, &correlation, &id, &edit, new_id).await?))
+}
+
+/// Sends a dead letter again as a new message of that id, as it was or changed; gives the new one.
+pub async fn resubmit_one(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    id: &str,
+    edit: &Edit,
+    new_id: Uuid,
+) -> Result<Message, Problem> {
+    let Some(letter) = dead::get(&*services.store, id).await? else {
         // The same request come again finds what it made the first time.
         let made = services.messages.get(&new_id.to_string()).await?;
-        return made.map(|made| created(made.message)).ok_or_else(unknown);
+        return made.map(|made| made.message).ok_or_else(unknown);
     };
     let messages = &services.messages;
     let now = services.clock.now();
-    let again = messages.resubmission(&letter, &edit, &created_by(&caller), new_id, now).await?;
+    let again = messages.resubmission(&letter, edit, &created_by(caller), new_id, now).await?;
     let again = again.map_err(Problem::invalid)?;
     let mut writes = messages.creation(std::slice::from_ref(&again))?;
     writes.push(dead::discard(&letter.id));
-    let details = json!({ "message_id": again.message_id, "edited": edited(&edit) });
+    let details = json!({ "message_id": again.message_id, "edited": edited(edit) });
     let action = Action::new("dead_letter.resubmit", "dead_letter", &letter.id).details(details);
     match services.audit.record_with(&caller.name(), &correlation.0, action, writes).await {
         Ok(_) => {
             messages.signals.created([&again]);
-            Ok(created(again))
+            Ok(again)
         }
         Err(Error::Conflict { .. }) => Err(Problem::conflict("the dead letter has just gone; look again")),
         Err(error) => Err(error.into()),
@@ -198,11 +212,22 @@ async fn discard(
     correlation: CorrelationId,
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
-    let letter = dead::get(&*services.store, &id).await?.ok_or_else(unknown)?;
+    discard_one(&services, &caller, &correlation, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Throws a dead letter away.
+pub async fn discard_one(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    id: &str,
+) -> Result<(), Problem> {
+    let letter = dead::get(&*services.store, id).await?.ok_or_else(unknown)?;
     let details = json!({ "reason": letter.reason, "channel": letter.channel });
     let action = Action::new("dead_letter.discard", "dead_letter", &letter.id).details(details);
     match services.audit.record_with(&caller.name(), &correlation.0, action, vec![dead::discard(&letter.id)]).await {
-        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        Ok(_) => Ok(()),
         Err(Error::Conflict { .. }) => Err(unknown()),
         Err(error) => Err(error.into()),
     }
