@@ -249,13 +249,31 @@ impl Fanout {
         };
         let most_bytes = notice.title.len() + notice.text.len() + 2048;
         let each = CHUNK_USERS.min(CHUNK_BYTES / most_bytes).max(1);
-        let mut left = users.get(from..).unwrap_or_default();
+        let left = users.get(from..).unwrap_or_default();
         if left.is_empty() {
             let write = job.moved(&past, 0, 0);
             return self.step(job, vec![write], past).await;
         }
         let stamp = Arc::new(Stamp::of(&notice.entry(rule, "", event))?);
-        let mut flights: VecDeque<Flight> = VecDeque::new();
+        let mut flights = VecDeque::new();
+        let moved = self.tell(job, left, each, &past, &stamp, &mut flights).await;
+        // However it ended: a caller that goes on to close the store must not find it still in use.
+        for flight in flights {
+            let _ = flight.results.await;
+        }
+        moved
+    }
+
+    /// Stores the entries of these users, `each` of them in a chunk. After an error some chunks may still be in flight.
+    async fn tell(
+        &self,
+        job: &mut Job,
+        mut left: &[String],
+        each: usize,
+        past: &Cursor,
+        stamp: &Arc<Stamp>,
+        flights: &mut VecDeque<Flight>,
+    ) -> Result<Moved, Error> {
         // The step at which the next chunk will find the job, if all before it succeed.
         let mut step = job.step;
         let mut traffic = self.traffic.load(Ordering::Relaxed);
@@ -264,7 +282,7 @@ impl Fanout {
             while !left.is_empty() && flights.len() < if alone { IN_FLIGHT } else { 1 } && !*self.stop.borrow() {
                 let most = if alone { CHUNKS } else { CHUNKS_AMONG_OTHERS };
                 let (now, later) = left.split_at(left.len().min(most * each));
-                let mut chunks: Vec<Chunk> = now.chunks(each).map(|users| chunk(job, users, &stamp)).collect();
+                let mut chunks: Vec<Chunk> = now.chunks(each).map(|users| chunk(job, users, stamp)).collect();
                 if let (true, Some(last)) = (later.is_empty(), chunks.last_mut()) {
                     last.after = past.clone();
                 }

@@ -70,10 +70,10 @@ impl Rig {
     }
 }
 
-/// The names of the rules in a list that do not come with Tidings.
+/// The names of the rules in a list that the API made.
 fn own_names(list: &Value) -> Vec<String> {
     let items = list["items"].as_array().unwrap();
-    let own = items.iter().filter(|rule| rule["origin"] != "builtin");
+    let own = items.iter().filter(|rule| rule["origin"] == "api");
     own.map(|rule| rule["name"].as_str().unwrap().to_owned()).collect()
 }
 
