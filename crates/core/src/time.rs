@@ -62,8 +62,9 @@ pub fn iso_millis(at: Timestamp) -> String {
 #[must_use]
 pub fn iso_micros(at: Timestamp) -> String {
     match u64::try_from(at.as_microsecond()) {
-        Ok(micros) => since_1970(micros),
-        Err(_) => format!("{at:.6}"),
+        // A fraction of a microsecond before 1970 counts as 0, and is not.
+        Ok(micros) if at >= Timestamp::UNIX_EPOCH => since_1970(micros),
+        _ => format!("{at:.6}"),
     }
 }
 

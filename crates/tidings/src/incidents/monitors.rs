@@ -53,7 +53,7 @@ fn built_in() -> [Monitor; 3] {
         above,
         for_seconds,
         targets: told(user),
-        escalate: told(user),
+        escalate: vec![inbox(user)],
         ..Monitor::default()
     };
     [
