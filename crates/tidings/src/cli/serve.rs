@@ -81,7 +81,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     Ok(Done::All)
 }
 
-fn load(path: Option<&std::path::Path>) -> Result<Config, Failure> {
+pub(super) fn load(path: Option<&std::path::Path>) -> Result<Config, Failure> {
     let usual = PathBuf::from(config::FILE_NAME);
     let path = path.or_else(|| usual.exists().then_some(usual.as_path()));
     Config::load(path, config::process_environment()).map_err(|problems| Failure(problems.to_string()))
