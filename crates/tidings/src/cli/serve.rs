@@ -148,7 +148,7 @@ fn greet(app: &App, data_dir: &std::path::Path, demo: bool) {
         output::note("  3. Send an event of your own, then find it under Events:");
         output::note(&format!("     export TIDINGS_URL={url} TIDINGS_TOKEN=$(cat {token})"));
         output::note(
-            "     echo '{\"eventType\":\"ticket.created\",\"data\":{\"caller\":\"me\",\"issue\":\"hello\"}}' | tidings send -",
+            "     echo '{\"eventType\":\"ticket.created\",\"data\":{\"caller_id\":\"me\",\"issue_description\":\"hello\"}}' | tidings send -",
         );
     }
 }
