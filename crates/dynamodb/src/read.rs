@@ -3,7 +3,7 @@
 use aws_sdk_dynamodb::operation::query::QueryOutput;
 use aws_sdk_dynamodb::types::ReturnConsumedCapacity;
 use tidings_store::query::cursor_of;
-use tidings_store::{Error, Index, Item, Key, Page, Query, Table, limits};
+use tidings_store::{Error, Index, Item, Key, Page, Query, Range, Table, limits};
 
 use crate::Dynamo;
 use crate::convert::{from_item, to_item, to_key};
@@ -32,6 +32,9 @@ impl Dynamo {
     /// Expired items are dropped here rather than by a filter expression, which may not name an attribute that is
     /// a key of the index and would cost as much.
     pub(crate) async fn page(&self, table: &Table, index: Option<&Index>, query: &Query) -> Result<Page, Error> {
+        if index.is_none() && is_past(table, query) {
+            return Ok(Page { items: Vec::new(), next: None });
+        }
         let now = self.now();
         let mut page = Page { items: Vec::new(), next: query.after.clone() };
         let mut limit = query.limit;
@@ -94,5 +97,17 @@ impl Dynamo {
         let output = request.send().await.map_err(|error| classify("Query", error))?;
         self.retry.counters.charge(Counter::ReadUnits, output.consumed_capacity());
         Ok(output)
+    }
+}
+
+/// Whether the page before ended on the very bound of the range, so that nothing can follow. DynamoDB refuses to go on
+/// from there instead of saying so.
+fn is_past(table: &Table, query: &Query) -> bool {
+    let Some(sort) = query.after.as_ref().and_then(|after| table.key_of(after).ok()?.sort) else { return false };
+    match &query.range {
+        Range::Equal(_) => true,
+        Range::Between(_, last) | Range::AtMost(last) if !query.descending => sort == *last,
+        Range::Between(last, _) | Range::AtLeast(last) if query.descending => sort == *last,
+        _ => false,
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidings_core::ids::IdSource;
 use tidings_core::time::Clock;
-use tidings_store::embedded::{Embedded, Options};
+use tidings_store::embedded::Embedded;
 use tidings_store::{Store, Table};
 use tokio::net::TcpListener;
 
@@ -19,9 +19,10 @@ use crate::bus::{self, Bus};
 use crate::business::{self, Business};
 use crate::channel::ntfy::BuiltIn;
 use crate::config::{Config, Listen};
+use crate::engine::{self, Opened};
 use crate::events::{Events, Live, record};
 use crate::figures::{self, Figures};
-use crate::http::{self, CommitMetrics, Idempotency, Metrics, Sealer, Server};
+use crate::http::{self, Idempotency, Metrics, Sealer, Server};
 use crate::inbox::{self, Inbox};
 use crate::incidents::gauges::House;
 use crate::incidents::{self, Incidents};
@@ -143,13 +144,6 @@ struct Listeners {
     push: Option<TcpListener>,
 }
 
-/// A store, and what is known of it.
-struct Opened {
-    store: Arc<dyn Store>,
-    embedded: Option<Arc<Embedded>>,
-    metrics: Arc<Metrics>,
-}
-
 /// Every table of the system; the messages' is named after the stage.
 #[must_use]
 pub fn tables(stage: &str) -> Vec<Table> {
@@ -200,14 +194,8 @@ pub fn file_rules(config: &Config) -> Vec<crate::config::rules::Rule> {
 impl App {
     /// Opens the store, makes what a first start needs, and binds the address.
     pub async fn open(mut config: Config, surroundings: Surroundings) -> Result<Self, StartError> {
-        if config.store.engine != crate::config::store::Engine::Embedded {
-            let sentence = "the DynamoDB engine is not part of this version; set store.engine to \"embedded\"";
-            return Err(StartError::Unsupported(sentence.to_owned()));
-        }
         let listeners = bind(&mut config).await?;
-        let metrics = Arc::new(Metrics::default());
-        let embedded = Arc::new(open_store(&config, &surroundings, &metrics)?);
-        let opened = Opened { store: Arc::clone(&embedded) as Arc<dyn Store>, embedded: Some(embedded), metrics };
+        let opened = engine::open(&config, &surroundings).await?;
         Self::assemble(config, surroundings, listeners, opened).await
     }
 
@@ -496,18 +484,6 @@ async fn listen(address: SocketAddr, setting: &'static str) -> Result<(TcpListen
         Ok((listener, address))
     };
     bound.await.map_err(|source| StartError::Listen { address, setting, source })
-}
-
-fn open_store(config: &Config, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Embedded, StartError> {
-    let mib = |count: u64| count.saturating_mul(1024 * 1024);
-    let options = Options {
-        dir: config.data_dir.clone(),
-        cache_bytes: mib(config.store.cache_mb),
-        reserve_bytes: mib(config.store.reserve_mb),
-        acknowledge_before_fsync: surroundings.acknowledge_before_fsync,
-    };
-    let observer = Arc::new(CommitMetrics(Arc::clone(metrics)));
-    Ok(Embedded::open(&options, &tables(config.stage.as_str()), Arc::clone(&surroundings.clock), observer)?)
 }
 
 fn write_file(path: &std::path::Path, text: &str) -> Result<(), StartError> {

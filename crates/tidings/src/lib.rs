@@ -16,6 +16,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod demo;
+pub mod engine;
 pub mod events;
 pub mod figures;
 pub mod http;

@@ -31,8 +31,10 @@ pub enum Kind {
     Missing,
     /// Its keys: names or types. Only a new table helps.
     Keys,
-    /// An index that is missing, superfluous, or has other keys.
+    /// An index that is missing or has other keys.
     Index(String),
+    /// An index that is not ours: it costs, and harms nobody.
+    Superfluous(String),
     /// An index that does not hold whole items.
     Projection(String),
     Expiry,
@@ -52,6 +54,7 @@ impl fmt::Display for Difference {
             Kind::Missing => write!(f, "{table}: there is no such table"),
             Kind::Keys => write!(f, "{table}: its keys are {found}, not {wanted}"),
             Kind::Index(name) => write!(f, "{table}: index {name} is {found}, not {wanted}"),
+            Kind::Superfluous(name) => write!(f, "{table}: index {name} ({found}) is not one of ours"),
             Kind::Projection(name) => write!(f, "{table}: index {name} projects {found}, not {wanted}"),
             Kind::Expiry => write!(f, "{table}: its expiry is {found}, not {wanted}"),
             Kind::Billing => write!(f, "{table}: its billing is {found}, not {wanted}"),
@@ -158,7 +161,7 @@ fn check_indexes(table: &Table, described: &TableDescription, report: &mut Repor
         }
     }
     for (name, (keys, _)) in found {
-        report.add(Kind::Index(name.to_owned()), "there", &format!("superfluous ({keys})"));
+        report.add(Kind::Superfluous(name.to_owned()), "absent", &keys);
     }
 }
 

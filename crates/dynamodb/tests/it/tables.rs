@@ -117,7 +117,7 @@ async fn every_difference_is_found() {
         ("a key's name", table(base("client", KeyKind::S, KeyKind::N).local_index("by_title", title()).ttl("ttl")), {
             vec![Kind::Keys, index("by_title")]
         }),
-        ("an index too many", table(same().ttl("ttl")), vec![index("by_title")]),
+        ("an index too many", table(same().ttl("ttl")), vec![Kind::Superfluous("by_title".to_owned())]),
         ("an index that is missing", table(orders().index("more", title(), None)), vec![index("more")]),
         ("a global index for a local one", table(same().index("by_title", title(), None).ttl("ttl")), {
             vec![index("by_title")]

@@ -230,7 +230,7 @@ impl Bus {
         let detects = entity.record.definition.duplicate_window_seconds > 0;
         for message in messages {
             let marker = self.marker(&entity, &message);
-            let mut prepared = self.prepare_for(&entity, message).await?;
+            let mut prepared = Box::pin(self.prepare_for(&entity, message)).await?;
             if let Some(marker) = marker {
                 prepared.write_first(marker);
             }
@@ -279,7 +279,8 @@ impl Bus {
         {
             return Ok(Prepared::default());
         }
-        let mut prepared = self.prepare_for(&entity, message).await?;
+        // Many hold this within theirs: it keeps them small.
+        let mut prepared = Box::pin(self.prepare_for(&entity, message)).await?;
         if let Some(marker) = marker {
             prepared.write_first(marker.when(tidings_store::Condition::None));
         }

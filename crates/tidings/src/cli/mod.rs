@@ -12,6 +12,7 @@ mod queues;
 mod rules;
 mod send;
 mod serve;
+mod tables;
 mod tail;
 mod token;
 
@@ -45,6 +46,7 @@ enum Command {
     Map(map::Arguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
+    Tables(tables::Arguments),
     Completions(completions::Arguments),
     /// Measure this machine: the built-in load generator and its report
     Bench(Box<crate::bench::Args>),
@@ -118,6 +120,7 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Map(arguments) => map::run(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
         Command::Restore(arguments) => backup::restore(&arguments),
+        Command::Tables(arguments) => tables::run(arguments).await,
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Bench(arguments) => {
             crate::bench::run(*arguments).await?;

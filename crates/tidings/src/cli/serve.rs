@@ -81,7 +81,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     Ok(Done::All)
 }
 
-fn load(path: Option<&std::path::Path>) -> Result<Config, Failure> {
+pub(super) fn load(path: Option<&std::path::Path>) -> Result<Config, Failure> {
     let usual = PathBuf::from(config::FILE_NAME);
     let path = path.or_else(|| usual.exists().then_some(usual.as_path()));
     Config::load(path, config::process_environment()).map_err(|problems| Failure(problems.to_string()))
@@ -148,7 +148,7 @@ fn greet(app: &App, data_dir: &std::path::Path, demo: bool) {
         output::note("  3. Send an event of your own, then find it under Events:");
         output::note(&format!("     export TIDINGS_URL={url} TIDINGS_TOKEN=$(cat {token})"));
         output::note(
-            "     echo '{\"eventType\":\"ticket.created\",\"data\":{\"caller\":\"me\",\"issue\":\"hello\"}}' | tidings send -",
+            "     echo '{\"eventType\":\"ticket.created\",\"data\":{\"caller_id\":\"me\",\"issue_description\":\"hello\"}}' | tidings send -",
         );
     }
 }

@@ -55,7 +55,7 @@ fn rules(receiver: SocketAddr) -> Vec<(&'static str, Value)> {
             "service-requests",
             json!({
                 "pattern": { "eventType": ["servicerequest.status.changed"] },
-                "title": "Your request is {{ data.newStatus }}",
+                "title": "Your request is {{ data.newStatus }}", "text": "Request {{ data.requestId }} was {{ data.oldStatus }}.",
                 "targets": [{ "channel": "inbox", "users": ["{{ data.user }}"] }, { "channel": "ntfy", "topic": "requests" }],
             }),
         ),
@@ -63,7 +63,7 @@ fn rules(receiver: SocketAddr) -> Vec<(&'static str, Value)> {
             "tickets-to-the-desk",
             json!({
                 "pattern": { "eventType": [{ "prefix": "ticket." }] },
-                "title": "{{ data.caller_id }}: {{ data.issue_description }}",
+                "title": "{{ data.caller_id }}: {{ data.issue_description }}", "text": "The ticket is {{ data.status }}.",
                 "targets": [{ "channel": "inbox", "users": ["chen", "dora"] }, { "channel": "ntfy", "topic": "service-desk" }],
             }),
         ),
@@ -79,7 +79,7 @@ fn rules(receiver: SocketAddr) -> Vec<(&'static str, Value)> {
             "transfers",
             json!({
                 "pattern": { "eventType": ["transfer.expiring"] },
-                "title": "The transfer of {{ data.productId }} expires in {{ data.hours }} h",
+                "title": "The transfer of {{ data.productId }} expires in {{ data.hours }} h", "text": "From {{ data.fromUser }}; accept it or let it lapse.",
                 "targets": [{ "channel": "inbox", "users": ["{{ data.toUser }}"] }],
             }),
         ),

@@ -290,7 +290,7 @@ impl Ingest {
         };
         let mut caused = Vec::new();
         if !rules.is_empty() || !with.messages.is_empty() || !with.sent.is_empty() {
-            let reaction = self.reactor.react(&new, &rules, silent, with).await?;
+            let reaction = Box::pin(self.reactor.react(&new, &rules, silent, with)).await?;
             let Reaction { writes, markers, outcome, messages, told, bus } = reaction;
             caused = writes;
             let text = outcome.to_text(limits::ITEM_BYTES.saturating_sub(new.json.len() + BESIDE_BYTES));

@@ -11,10 +11,11 @@ use axum::routing::{get, post};
 use bytes::Bytes;
 use maud::{Markup, html};
 use serde_json::Value;
+use tidings_core::time::Timestamp;
 
 use super::door::{Form, Page, Visitor, see_other};
 use super::login::is_ours;
-use super::parts::{self, Field, address, form_token, time_text};
+use super::parts::{self, Field, address, form_token, time};
 use super::{layout, live};
 use crate::app::Services;
 use crate::http::{Params, Problem, paging};
@@ -148,7 +149,7 @@ fn entry(visitor: &Visitor, user: &str, which: &str, item: &Value, acts: bool) -
                     @for name in ["productid", "env"] { @if !text(item, name).is_empty() { span.tag { (text(item, name)) } } }
                     @if let (Some(old), Some(new)) = (score("old_score"), score("new_score")) { span.tag { (old) " → " (new) } }
                 }
-                span.faint { (time_text(id.strip_prefix(ALL).and_then(|time| time.get(..24)).unwrap_or_else(|| text(item, "time")))) }
+                span.faint { (arrived(id)) }
             }
             @if !text(item, "text").is_empty() { p.long { (text(item, "text")) } }
             @if let Some(link) = web_address(text(item, "link")) { p { a href=(link) rel="noopener noreferrer" { (link) } } }
@@ -160,6 +161,15 @@ fn entry(visitor: &Visitor, user: &str, which: &str, item: &Value, acts: bool) -
                 }
             }
         }
+    }
+}
+
+/// When an entry came: its identifier begins with the nanosecond.
+fn arrived(id: &str) -> Markup {
+    let nanoseconds = id.strip_prefix(ALL).and_then(|time| time.split('-').next()?.parse::<i128>().ok());
+    match nanoseconds.and_then(|nanoseconds| Timestamp::from_nanosecond(nanoseconds).ok()) {
+        Some(at) => time(at),
+        None => html! { (id) },
     }
 }
 

@@ -153,7 +153,7 @@ const checks = {
     const page = await visit();
     await page.goto(`${url}/ui/rules/new`);
     await page.locator("#verdict .right").waitFor();
-    await page.getByLabel("Name").fill("from-the-browser");
+    await page.getByRole("textbox", { name: "Name", exact: true }).fill("from-the-browser");
     await page.locator("#pattern").fill('{"eventType": [{"prefx": "a"}]}');
     await page.locator("#verdict .wrong").waitFor();
     await page.locator("#pattern").fill('{"eventType": ["ticket.created"');
@@ -182,6 +182,8 @@ const checks = {
     await page.getByRole("button", { name: "Send again" }).click();
     await page.getByText("A new message was made").waitFor();
     await page.getByText("Sent again for").waitFor();
+    // The browser notes the refusal that was asked for above.
+    page.complaints = page.complaints.filter((complaint) => !complaint.includes("status of 400"));
     await leave(page);
   },
 
@@ -271,16 +273,17 @@ const checks = {
   },
 
   async "a user reads their inbox, which fills by itself"() {
-    const made = await api("POST", "/tokens", { scopes: ["user:browser"], name: "browser" });
-    await api("PUT", "/rules/to-the-browser", { pattern: { eventType: ["browser.told"] }, title: "{{ data.text }}", targets: [{ channel: "inbox", users: ["browser"] }] });
+    const user = `browser-${Date.now()}`;
+    const made = await api("POST", "/tokens", { scopes: [`user:${user}`], name: "browser" });
+    await api("PUT", "/rules/to-the-browser", { pattern: { eventType: ["browser.told"] }, title: "{{ data.text }}", targets: [{ channel: "inbox", users: [user] }] });
     const page = await visit({}, made.token);
     await page.getByText("Nothing unread").waitFor();
     await api("POST", "/events", { eventType: "browser.told", data: { text: "Good news" } });
-    await page.getByText("Good news").waitFor();
+    await page.locator(".inbox strong", { hasText: "Good news" }).waitFor();
     await page.getByRole("button", { name: "Mark read" }).click();
     await page.getByText("Nothing unread").waitFor();
-    await page.getByRole("link", { name: "All" }).click();
-    await page.getByText("Good news").waitFor();
+    await page.getByRole("link", { name: "All", exact: true }).click();
+    await page.locator(".inbox strong", { hasText: "Good news" }).waitFor();
     await api("DELETE", "/rules/to-the-browser");
     await leave(page);
   },

@@ -28,8 +28,9 @@ async fn told(client: &Client, user: &str) -> Vec<String> {
     titles.map(|entry| entry["title"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Puts a message into the dead letters of a queue.
+/// Puts a message into the dead letters of a new queue.
 async fn spoil(client: &Client, queue: &str) {
+    client.put(&format!("/bus/{queue}"), &json!({ "kind": "queue" })).await.expect(201);
     client.post_as(&format!("/bus/{queue}/messages"), "text/plain", "poison".to_owned()).await.expect(201);
     let got = client.post(&format!("/bus/{queue}/receive"), &json!({ "max": 1 })).await.expect(200).json();
     let item = json!([{ "lockToken": got["messages"][0]["lockToken"], "action": "deadletter", "reason": "broken" }]);
@@ -41,7 +42,7 @@ async fn spoil(client: &Client, queue: &str) {
 async fn a_dead_letter_is_raised_escalated_acknowledged_and_resolved() {
     let server = TestServer::start().await;
     let client = server.client();
-    spoil(&client, "ocr-processing-queue").await;
+    spoil(&client, "jobs").await;
     wait(&server, 0).await;
     wait(&server, 299).await;
     assert_eq!(incidents(&client, "").await, [] as [Value; 0]);
@@ -50,15 +51,15 @@ async fn a_dead_letter_is_raised_escalated_acknowledged_and_resolved() {
     let raised = incidents(&client, "?state=open").await;
     assert_eq!(raised.len(), 1, "once");
     assert_eq!(raised[0]["monitor"], "dead-letters");
-    assert_eq!(raised[0]["entity"], "ocr-processing-queue");
+    assert_eq!(raised[0]["entity"], "jobs");
     assert_eq!(raised[0]["severity"], "critical");
-    assert_eq!(told(&client, "on-call").await, ["[critical] ocr-processing-queue has 1 dead letters"]);
+    assert_eq!(told(&client, "on-call").await, ["[critical] jobs has 1 dead letters"]);
 
     wait(&server, 898).await;
     assert_eq!(told(&client, "on-call").await.len(), 1);
     wait(&server, 1).await;
     let all = told(&client, "on-call").await;
-    assert_eq!(all[1..], ["[critical] Not acknowledged: ocr-processing-queue has 1 dead letters"]);
+    assert_eq!(all[1..], ["[critical] Not acknowledged: jobs has 1 dead letters"]);
 
     let id = raised[0]["incidentId"].as_str().unwrap();
     let answer =
@@ -69,7 +70,7 @@ async fn a_dead_letter_is_raised_escalated_acknowledged_and_resolved() {
     wait(&server, 5000).await;
     assert_eq!(told(&client, "on-call").await.len(), 2, "acknowledged, it does not escalate");
 
-    client.post("/bus/ocr-processing-queue/$deadletterqueue/purge", &json!({})).await.expect(200);
+    client.post("/bus/jobs/$deadletterqueue/purge", &json!({})).await.expect(200);
     wait(&server, 10).await;
     assert_eq!(incidents(&client, "?state=resolved").await.len(), 1);
     assert_eq!(incidents(&client, "?state=acknowledged").await.len(), 0);
@@ -88,7 +89,7 @@ async fn a_dead_letter_is_raised_escalated_acknowledged_and_resolved() {
 #[tokio::test]
 async fn a_restart_forgets_neither_the_time_nor_the_incident() {
     let server = TestServer::start().await;
-    spoil(&server.client(), "ocr-processing-queue").await;
+    spoil(&server.client(), "jobs").await;
     wait(&server, 0).await;
     wait(&server, 200).await;
     let server = server.restart().await;
@@ -108,7 +109,7 @@ async fn a_path_is_followed_step_by_step_and_stays_at_its_end() {
         config.monitors = vec![Monitor {
             name: "crowded".to_owned(),
             metric: Some(Metric::ActiveMessages),
-            entity: Some("ocr-processing-queue".to_owned()),
+            entity: Some("jobs".to_owned()),
             above: 1.0,
             for_seconds: 60,
             severity: Severity::Warning,
@@ -120,8 +121,9 @@ async fn a_path_is_followed_step_by_step_and_stays_at_its_end() {
     })
     .await;
     let client = server.client();
+    client.put("/bus/jobs", &json!({ "kind": "queue" })).await.expect(201);
     for _ in 0..2 {
-        client.post_as("/bus/ocr-processing-queue/messages", "text/plain", "x".to_owned()).await.expect(201);
+        client.post_as("/bus/jobs/messages", "text/plain", "x".to_owned()).await.expect(201);
     }
     wait(&server, 0).await;
     for seconds in [60, 100, 100, 100] {

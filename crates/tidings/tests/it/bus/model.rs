@@ -174,16 +174,16 @@ impl World {
         let mut keys = BTreeSet::new();
         let mut available = Vec::new();
         for (id, known) in self.waiting() {
+            let is_locked = locked.contains(id.as_str());
+            if !is_locked && known.deliveries >= MAX_DELIVERIES {
+                // Delivered too often before a crash: it is dead-lettered instead, and holds nobody up.
+                continue;
+            }
             let free = match self.ordered {
-                false => !locked.contains(id.as_str()),
-                true => {
-                    keys.insert(known.key.clone())
-                        && !locked.contains(id.as_str())
-                        && !self.paused.contains_key(&known.key)
-                }
+                false => !is_locked,
+                true => keys.insert(known.key.clone()) && !is_locked && !self.paused.contains_key(&known.key),
             };
-            // What was delivered too often before a crash is dead-lettered, not delivered.
-            if free && known.deliveries < MAX_DELIVERIES {
+            if free {
                 available.push(id.clone());
             }
         }

@@ -9,9 +9,12 @@ use serde_json::json;
 use tempfile::TempDir;
 use tidings::app::{App, Services, StartError, Surroundings};
 use tidings::clock::SystemIds;
-use tidings::config::{Config, Listen};
+use tidings::config::store::Engine;
+use tidings::config::{self, Config, Listen};
+use tidings::engine;
 use tidings_core::time::{Clock, ManualClock};
 use tidings_store::Store;
+use tidings_store::memory::Memory;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -51,6 +54,7 @@ impl TestServer {
         let clock = clock();
         let mut config = config(data.path());
         change(&mut config);
+        make_tables(&config, &clock).await;
         let app = App::open(config, surroundings(&clock)).await.unwrap();
         Self::run(app, data, clock)
     }
@@ -79,7 +83,9 @@ impl TestServer {
         let config = self.services.config.clone();
         // Whoever holds the services holds the store; another server's take their place.
         let empty = tempfile::tempdir().unwrap();
-        self.services = App::open(self::config(empty.path()), surroundings(&self.clock)).await.unwrap().services;
+        let nobody = Arc::new(Memory::new(Arc::clone(&self.clock) as Arc<dyn Clock>));
+        let other = App::open_with(self::config(empty.path()), surroundings(&self.clock), nobody);
+        self.services = other.await.unwrap().services;
         let data = std::mem::replace(&mut self.data, empty);
         let app = App::open(config, surroundings(&self.clock)).await.unwrap();
         Self::run(app, data, Arc::clone(&self.clock))
@@ -148,7 +154,30 @@ fn config(data: &Path) -> Config {
     config.store.reserve_mb = 0;
     // Tests deliver when they want to, so that nothing changes behind their backs.
     config.delivery.enabled = false;
+    if on_dynamodb() {
+        config.store = config::store::Store {
+            engine: Engine::DynamoDb,
+            region: Some("eu-west-1".to_owned()),
+            endpoint: std::env::var("TIDINGS_DYNAMODB_ENDPOINT").ok(),
+            // The directory's name is nobody else's.
+            table_prefix: format!("{}-", data.file_name().unwrap().to_str().unwrap().trim_start_matches('.')),
+            ..config.store
+        };
+    }
     config
+}
+
+/// Whether the servers of this run are to work on DynamoDB: the same tests prove both engines.
+fn on_dynamodb() -> bool {
+    std::env::var("TIDINGS_TEST_ENGINE").is_ok_and(|engine| engine == "dynamodb")
+}
+
+async fn make_tables(config: &Config, clock: &Arc<ManualClock>) {
+    if config.store.engine == Engine::DynamoDb {
+        let ids = Arc::new(SystemIds::default());
+        let dynamo = engine::dynamo(config, Arc::clone(clock) as Arc<dyn Clock>, ids).await.unwrap();
+        tidings_dynamodb::tables::create(&dynamo, &engine::tables::wanted(config.stage)).await.unwrap();
+    }
 }
 
 fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {

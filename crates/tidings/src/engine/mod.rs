@@ -1,0 +1,129 @@
+//! Which store a server works on: the embedded one, or DynamoDB. Everything else knows only `Store`.
+
+pub mod tables;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tidings_core::ids::IdSource;
+use tidings_core::time::Clock;
+use tidings_dynamodb::tables::{Difference, Kind};
+use tidings_dynamodb::{Dynamo, Identity};
+use tidings_store::embedded::{Embedded, Options};
+use tidings_store::{Error, Store};
+
+use crate::app::{StartError, Surroundings};
+use crate::config::store::Engine;
+use crate::config::{self, Config};
+use crate::http::{CommitMetrics, Metrics};
+
+/// A store, and what is known of it.
+pub struct Opened {
+    pub store: Arc<dyn Store>,
+    /// The same store, if it is the embedded one.
+    pub embedded: Option<Arc<Embedded>>,
+    pub metrics: Arc<Metrics>,
+}
+
+/// Opens the store that the configuration names.
+///
+/// # Errors
+///
+/// One sentence that says what to do: another process has the data directory, a table is missing, ...
+pub async fn open(config: &Config, surroundings: &Surroundings) -> Result<Opened, StartError> {
+    let metrics = Arc::new(Metrics::default());
+    match config.store.engine {
+        Engine::Embedded => {
+            let embedded = Arc::new(embedded(config, surroundings, &metrics)?);
+            Ok(Opened { store: Arc::clone(&embedded) as Arc<dyn Store>, embedded: Some(embedded), metrics })
+        }
+        Engine::DynamoDb => {
+            // The administrator's token and uploads are kept there.
+            std::fs::create_dir_all(&config.data_dir)
+                .map_err(|source| StartError::Write { path: config.data_dir.clone(), source })?;
+            let (clock, ids) = (Arc::clone(&surroundings.clock), Arc::clone(&surroundings.ids));
+            let dynamo = dynamo(config, clock, ids).await?;
+            require_tables(&dynamo, config).await?;
+            Ok(Opened { store: Arc::new(dynamo), embedded: None, metrics })
+        }
+    }
+}
+
+fn embedded(config: &Config, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Embedded, StartError> {
+    let mib = |count: u64| count.saturating_mul(1024 * 1024);
+    let options = Options {
+        dir: config.data_dir.clone(),
+        cache_bytes: mib(config.store.cache_mb),
+        reserve_bytes: mib(config.store.reserve_mb),
+        acknowledge_before_fsync: surroundings.acknowledge_before_fsync,
+    };
+    let observer = Arc::new(CommitMetrics(Arc::clone(metrics)));
+    let tables = crate::app::tables(config.stage.as_str());
+    Ok(Embedded::open(&options, &tables, Arc::clone(&surroundings.clock), observer)?)
+}
+
+/// A client of the configured DynamoDB.
+pub async fn dynamo(config: &Config, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>) -> Result<Dynamo, Error> {
+    let settings = &config.store;
+    let options = tidings_dynamodb::Options {
+        region: settings.region.clone(),
+        endpoint: settings.endpoint.clone(),
+        table_prefix: settings.table_prefix.clone(),
+        identity: identity(settings, std::env::var_os("AWS_ACCESS_KEY_ID").is_some()),
+        ..tidings_dynamodb::Options::default()
+    };
+    Dynamo::open(&options, &crate::app::tables(config.stage.as_str()), clock, ids).await
+}
+
+/// DynamoDB Local takes any keys but wants some, and one that runs on this machine should not need made-up ones.
+fn identity(settings: &config::store::Store, keys_in_environment: bool) -> Identity {
+    let local = settings.endpoint.as_deref().is_some_and(is_loopback);
+    if local && settings.region.is_some() && !keys_in_environment {
+        return Identity::Keys { access: "local".to_owned(), secret: "local".to_owned() };
+    }
+    Identity::Standard
+}
+
+fn is_loopback(endpoint: &str) -> bool {
+    let Ok(url) = reqwest::Url::parse(endpoint) else { return false };
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Refuses to start on tables that cannot serve; what only costs money or comfort is left to `tidings tables check`.
+async fn require_tables(dynamo: &Dynamo, config: &Config) -> Result<(), StartError> {
+    let differences = tidings_dynamodb::tables::check(dynamo, &tables::wanted(config.stage)).await?;
+    let fatal: Vec<String> = differences.iter().filter(|found| is_fatal(found)).map(ToString::to_string).collect();
+    if fatal.is_empty() {
+        for difference in differences.iter().filter(|found| !matches!(found.kind, Kind::Unchecked(_))) {
+            tracing::warn!(%difference, "a table is not as it should be; see tidings tables check");
+        }
+        return Ok(());
+    }
+    let what = fatal.join("; ");
+    Err(StartError::Unsupported(format!("{what}; run tidings tables create, or tidings tables check to see it all")))
+}
+
+fn is_fatal(difference: &Difference) -> bool {
+    matches!(difference.kind, Kind::Missing | Kind::Keys | Kind::Index(_) | Kind::Projection(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_local_endpoint_gets_made_up_keys() {
+        let at = |endpoint: &str| config::store::Store {
+            endpoint: Some(endpoint.to_owned()),
+            region: Some("us-east-1".to_owned()),
+            ..config::store::Store::default()
+        };
+        let made_up = |endpoint: &str, known: bool| matches!(identity(&at(endpoint), known), Identity::Keys { .. });
+        assert!(made_up("http://127.0.0.1:8000", false) && made_up("http://localhost:8000", false));
+        assert!(made_up("http://[::1]:8000", false));
+        assert!(!made_up("http://127.0.0.1:8000", true), "the environment's own come first");
+        assert!(!made_up("https://dynamodb.eu-west-1.amazonaws.com", false));
+        assert!(!made_up("http://localhost.example.com", false));
+    }
+}
