@@ -231,13 +231,22 @@ impl Ingest {
                     let outcome = outcomes
                         .next()
                         .unwrap_or_else(|| Err(Error::ReadOnly("the store gave too few answers".to_owned())));
-                    match self.without_repeats(&arrival, outcome, noted, now).await {
+                    // What seldom happens is kept out of the way of what always does, in memory as well.
+                    let decided = match outcome {
+                        Ok(()) => Ok((Ok(()), noted)),
+                        failed => Box::pin(self.without_repeats(&arrival, failed, noted, now)).await,
+                    };
+                    match decided {
                         Ok((outcome, mut noted)) => {
                             forwarded.resolve(&outcome);
                             if let Some(reacted) = &mut noted.reacted {
                                 std::mem::take(&mut reacted.bus).resolve(&outcome);
                             }
-                            match self.known_as(outcome).await {
+                            let known = match outcome {
+                                Ok(()) => Ok(None),
+                                Err(error) => Box::pin(self.known_as(error)).await.map(Some),
+                            };
+                            match known {
                                 Ok(known) => Ok(self.receipt(arrival.envelope, known, noted, now)),
                                 Err(error) => Err(counted_from(error, noted.companions)),
                             }
@@ -330,14 +339,13 @@ impl Ingest {
     }
 
     /// The correlation id of the event that was there first, if that is why a transaction failed.
-    async fn known_as(&self, outcome: Result<(), Error>) -> Result<Option<String>, Error> {
-        let Err(error) = outcome else { return Ok(None) };
+    async fn known_as(&self, error: Error) -> Result<String, Error> {
         let Some(conflict) = error.conflict_on(0) else { return Err(error) };
         let first = match conflict.found.as_ref().and_then(record::event_key) {
             Some(key) => self.store.get(record::table(), &key).await?,
             None => None,
         };
-        Ok(Some(first.as_ref().and_then(|first| first.str("correlationId")).unwrap_or_default().to_owned()))
+        Ok(first.as_ref().and_then(|first| first.str("correlationId")).unwrap_or_default().to_owned())
     }
 
     /// What the sender hears of an event whose transaction is decided; a duplicate's correlation id is `known` already.
