@@ -3,7 +3,7 @@
 //!
 //! # For other parts of the program
 //!
-//! ```ignore
+//! ```text
 //! // A message of its own: durable when it returns.
 //! bus.send("ocr-processing-queue", vec![Message::json("id", &json!({ "invoiceId": … }))]).await?;
 //!

@@ -216,7 +216,7 @@ impl Messages {
         self.store.get(&self.table, &Key::new(message_id)).await?.map(Stored::read).transpose()
     }
 
-    /// The latest messages of a cancelling key, at most [`MOST_OF_KEY`].
+    /// The latest messages of a cancelling key, at most `MOST_OF_KEY`.
     pub async fn of_key(&self, key: &str) -> Result<Vec<Stored>, Error> {
         let query = Query::new(key).index("cancel_key-index").descending().limit(MOST_OF_KEY);
         let page = self.store.query(&self.table, &query).await?;
