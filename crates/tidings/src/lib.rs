@@ -7,6 +7,7 @@ pub mod admin;
 pub mod alerts;
 pub mod app;
 pub mod audit;
+pub mod aws;
 pub mod bench;
 pub mod bus;
 pub mod business;

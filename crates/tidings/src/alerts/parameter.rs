@@ -1,18 +1,12 @@
 //! The list of authorised accounts from AWS Systems Manager: one signed call, now and then (S000-52, S000-53).
 
-use bytes::Bytes;
-use http::Method;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidings_core::time::Timestamp;
 
 use super::accounts::{self, Origin};
 use crate::app::Services;
-use crate::channel::email::ses::Credentials;
-use crate::channel::email::sigv4::{self, Scope};
-use crate::config::Secret;
+use crate::aws::{Credentials, Service};
 use crate::config::process_alerts::ProcessAlerts;
 use crate::outbound::{Outbound, Request};
 
@@ -23,10 +17,7 @@ const MEDIA_TYPE: &str = "application/x-amz-json-1.1";
 pub struct Parameter {
     name: String,
     outbound: Outbound,
-    url: Url,
-    host: String,
-    region: String,
-    credentials: Credentials,
+    service: Service,
 }
 
 #[derive(Deserialize)]
@@ -70,12 +61,10 @@ impl Parameter {
             .ok_or("`process_alerts.ssm_parameter` needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")?;
         let outbound = Outbound::trusted().map_err(|error| error.to_string())?;
         let endpoint = settings.endpoint.clone().unwrap_or_else(|| format!("https://ssm.{region}.amazonaws.com"));
-        let url = outbound
-            .check(&format!("{}/", endpoint.trim_end_matches('/')))
+        let url = format!("{}/", endpoint.trim_end_matches('/'));
+        let service = Service::new(&outbound, &url, ("ssm", region), credentials)
             .map_err(|error| format!("`process_alerts.endpoint`: {error}"))?;
-        let host = url.host_str().unwrap_or_default();
-        let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        Ok(Some(Self { name, outbound, url, host, region, credentials }))
+        Ok(Some(Self { name, outbound, service }))
     }
 
     /// What the parameter holds; `None` if there is no such parameter, which excludes nobody (S000-54).
@@ -90,7 +79,10 @@ impl Parameter {
             if refusal.kind.ends_with("ParameterNotFound") {
                 return Ok(None);
             }
-            let why = crate::channel::quote(&format!("{} {}", refusal.kind, refusal.message), &self.secrets());
+            let why = crate::channel::quote(
+                &format!("{} {}", refusal.kind, refusal.message),
+                &self.service.credentials.secrets(),
+            );
             return Err(format!("Systems Manager answered {}: {why}", response.status));
         }
         let answer: Answer =
@@ -108,37 +100,9 @@ impl Parameter {
         Ok(Some(list))
     }
 
-    fn secrets(&self) -> Vec<&str> {
-        let token = self.credentials.session_token.as_ref();
-        [Some(&self.credentials.secret_access_key), token].into_iter().flatten().map(Secret::expose).collect()
-    }
-
     fn request(&self, now: Timestamp) -> Request {
         let body = json!({ "Name": self.name, "WithDecryption": true }).to_string();
-        let date = sigv4::amz_date(now);
-        let token = self.credentials.session_token.as_ref().map(Secret::expose);
-        let mut signed = vec![("content-type", MEDIA_TYPE), ("host", &*self.host), ("x-amz-date", &*date)];
-        signed.extend(token.map(|token| ("x-amz-security-token", token)));
-        signed.push(("x-amz-target", TARGET));
-        let to_sign = sigv4::Request { method: "POST", path: "/", query: "", headers: &signed, body: body.as_bytes() };
-        let scope = Scope { region: &self.region, service: "ssm" };
-        let authorization = sigv4::authorization(&to_sign, scope, &self.credentials, now);
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-        headers.insert(HeaderName::from_static("x-amz-target"), HeaderValue::from_static(TARGET));
-        let mut secret = |name: HeaderName, value: &str| {
-            // A credential with a line feed makes an unsigned call, which is refused.
-            if let Ok(mut value) = HeaderValue::from_str(value) {
-                value.set_sensitive(true);
-                headers.insert(name, value);
-            }
-        };
-        secret(HeaderName::from_static("x-amz-date"), &date);
-        secret(AUTHORIZATION, &authorization);
-        if let Some(token) = token {
-            secret(HeaderName::from_static("x-amz-security-token"), token);
-        }
-        Request { method: Method::POST, url: self.url.clone(), headers, body: Bytes::from(body) }
+        self.service.post(MEDIA_TYPE, Some(TARGET), body, now)
     }
 }
 

@@ -83,6 +83,11 @@ impl<'a> Reader<'a> {
         Self { fields, errors: Vec::new() }
     }
 
+    /// Refuses what only the server sets.
+    pub fn leave_out(&mut self, names: &[&str]) {
+        self.errors.extend(crate::tickets::read::set_by_server(self.fields, names));
+    }
+
     pub fn guid(&mut self, name: &str) -> String {
         self.text(name, event::check_guid)
     }

@@ -36,7 +36,8 @@ pub fn status(fields: &Map<String, Value>) -> Result<Status, Vec<FieldError>> {
     known.map_err(|why| vec![FieldError::new("status", why)])
 }
 
-fn set_by_server(fields: &Map<String, Value>, names: &[&str]) -> Vec<FieldError> {
+/// The fields among `names` that are given although only the server sets them.
+pub fn set_by_server(fields: &Map<String, Value>, names: &[&str]) -> Vec<FieldError> {
     let given = names.iter().filter(|name| fields.contains_key(**name));
     given.map(|name| FieldError::new(*name, "is set by the server; leave it out")).collect()
 }

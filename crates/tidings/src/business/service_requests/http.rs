@@ -62,11 +62,7 @@ async fn create(
     let fields = body.object()?;
     let mut reader = Reader::new(&fields);
     let (user_id, description) = (reader.guid("userId"), reader.words("description"));
-    for name in [ID, "status", "createdAt", "updatedAt"] {
-        if fields.contains_key(name) {
-            reader.wrong(name, "is set by the server; leave it out");
-        }
-    }
+    reader.leave_out(&[ID, "status", "createdAt", "updatedAt"]);
     reader.finish()?;
     let ids = request_ids(&services, seed);
     let by = caller.name();

@@ -67,11 +67,7 @@ async fn create(
     if !new.to_user_id.is_empty() && new.from_user_id.eq_ignore_ascii_case(&new.to_user_id) {
         reader.wrong("toUserId", "must be another user than fromUserId");
     }
-    for name in [ID, "status", "expiresAt", "createdAt"] {
-        if fields.contains_key(name) {
-            reader.wrong(name, "is set by the server; leave it out");
-        }
-    }
+    reader.leave_out(&[ID, "status", "expiresAt", "createdAt"]);
     reader.finish()?;
     let ids = request_ids(&services, seed);
     let by = caller.name();

@@ -6,7 +6,6 @@
 mod compose;
 mod file;
 pub mod ses;
-pub mod sigv4;
 mod smtp;
 
 use std::collections::BTreeMap;
@@ -59,7 +58,7 @@ impl Sender {
     pub fn new(
         config: &config::email::Email,
         outbox: &Path,
-        credentials: Option<ses::Credentials>,
+        credentials: Option<crate::aws::Credentials>,
         outbound: Outbound,
     ) -> Result<Self, SetupError> {
         let from = mailbox(&config.from).ok_or_else(|| SetupError("`email.from` is no address".to_owned()))?;

@@ -42,7 +42,7 @@ impl Senders {
         let trusted = || Outbound::trusted().map_err(|error| error.to_string());
         let email = trusted().and_then(|outbound| {
             let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-            let credentials = ses::Credentials::find(&config.email, variable);
+            let credentials = ses::credentials(&config.email, variable);
             let mut email = config.email.clone();
             email.region = email.region.or_else(|| variable("AWS_REGION")).or_else(|| variable("AWS_DEFAULT_REGION"));
             email::Sender::new(&email, &config.data_dir.join("outbox"), credentials, outbound)

@@ -2,9 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use tidings::aws::{Credentials, sigv4};
 use tidings::channel::Outcome;
-use tidings::channel::email::ses::Credentials;
-use tidings::channel::email::{Report, Sender, sigv4};
+use tidings::channel::email::{Report, Sender};
 use tidings::config::Secret;
 use tidings::config::email::{Email, Transport};
 use tidings::outbound::Outbound;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use ring::{digest, hmac};
 use tidings_core::time::Timestamp;
 
-use super::ses::Credentials;
+use super::Credentials;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
