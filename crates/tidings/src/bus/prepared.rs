@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Store, Write, limits};
+use tokio::sync::mpsc::error::SendError;
 
 use super::layout::{self, Delta, LaneId, Place};
 use super::line::Line;
@@ -249,7 +250,10 @@ impl Drop for Prepared {
     fn drop(&mut self) {
         if let Some(arrival) = self.arrivals.first() {
             let doubts = arrival.line.shared.doubts.clone();
-            let _ = doubts.send(std::mem::take(self));
+            // Nobody listens any more: the bus is being closed, and its next start reads the store.
+            if let Err(SendError(mut forgotten)) = doubts.send(std::mem::take(self)) {
+                forgotten.arrivals.clear();
+            }
         }
     }
 }

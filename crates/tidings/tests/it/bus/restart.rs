@@ -54,6 +54,23 @@ async fn broker(store: &Arc<dyn Store>, clock: &Arc<ManualClock>) -> Arc<Bus> {
     Bus::open(Arc::clone(store), clock, Arc::new(SystemIds::default()), stopping).await.unwrap()
 }
 
+// A task that is cancelled while the bus closes leaves its messages undecided, and nobody is there to decide them.
+#[tokio::test]
+async fn an_undecided_message_outlives_the_bus_quietly() {
+    let clock = server::clock();
+    let store: Arc<dyn Store> = Arc::new(Memory::new(clock.clone()));
+    let bus = broker(&store, &clock).await;
+    bus.declare(&[(Path::queue("q"), Definition::new(Kind::Queue), Origin::File)]).await.unwrap();
+    let message = Message { id: "late".to_owned(), ..Message::default() };
+    let prepared = bus.prepare("q", message.clone()).await.unwrap();
+    let waiting = bus.prepare("q", message).await.unwrap();
+    drop(waiting);
+    drop(bus);
+    drop(prepared);
+    let line = broker(&store, &clock).await.line(&Path::queue("q")).unwrap();
+    assert!(line.receive(1, Duration::ZERO, None).await.unwrap().is_empty(), "neither was written");
+}
+
 // A message that ends the process is counted, and ends among the dead letters (S003-93).
 #[tokio::test]
 async fn a_message_that_ends_the_process_is_dead_lettered_in_the_end() {
