@@ -29,6 +29,8 @@ use crate::incidents::{self, Incidents};
 use crate::ingest::Ingest;
 use crate::messages::deliver::senders::Senders;
 use crate::messages::{self, Messages};
+use crate::nodes::forward::Forwarder;
+use crate::nodes::{self, Nodes};
 use crate::push::Push;
 use crate::reload::{Reload, RequestLimits};
 use crate::rules::fanout::Fanout;
@@ -49,8 +51,13 @@ const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 /// How often a node looks for work that another one left behind.
 const FANOUT_EVERY: Duration = Duration::from_secs(5);
 
+/// How often those who listen for news look for what other nodes have stored.
+const ARRIVALS_EVERY: Duration = Duration::from_secs(1);
+
 /// How often monitors read their figures.
 const MONITOR_EVERY: Duration = Duration::from_secs(10);
+/// The work of reading them, which one node does for all.
+const MONITORS: &str = "monitors";
 
 /// What handlers and workers need; cheap to clone.
 #[derive(Clone)]
@@ -85,6 +92,9 @@ pub struct Parts {
     pub figures: Arc<Figures>,
     pub bus: Arc<Bus>,
     pub incidents: Arc<Incidents>,
+    /// Who else works on the store; none on one that nobody can share.
+    pub nodes: Option<Arc<Nodes>>,
+    pub(crate) forwarder: Option<Forwarder>,
     pub workers: Workers,
     /// Limits on requests, as the last reload left them.
     pub limits: RequestLimits,
@@ -176,6 +186,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         rules::window::table(),
         bus::table(),
         bus::seen_table(),
+        nodes::table(),
         incidents::record::table(),
     ]
     .map(Clone::clone)
@@ -206,7 +217,18 @@ impl App {
         store: Arc<dyn Store>,
     ) -> Result<Self, StartError> {
         let listeners = bind(&mut config).await?;
-        let opened = Opened { store, embedded: None, metrics: Arc::default() };
+        let opened = Opened { store, embedded: None, shared: false, metrics: Arc::default() };
+        Self::assemble(config, surroundings, listeners, opened).await
+    }
+
+    /// The same as one of several on that store.
+    pub async fn open_among(
+        mut config: Config,
+        surroundings: Surroundings,
+        store: Arc<dyn Store>,
+    ) -> Result<Self, StartError> {
+        let listeners = bind(&mut config).await?;
+        let opened = Opened { store, embedded: None, shared: true, metrics: Arc::default() };
         Self::assemble(config, surroundings, listeners, opened).await
     }
 
@@ -217,13 +239,13 @@ impl App {
         opened: Opened,
     ) -> Result<Self, StartError> {
         let Surroundings { clock, ids, limit_file, reload, .. } = surroundings;
-        let Opened { store, embedded, metrics } = opened;
+        let Opened { store, embedded, shared, metrics } = opened;
+        let (nodes, forwarder) = open_nodes(&config, &store, &clock, &*ids, shared).await?;
         let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
         let limit = limit_file.map(appender).transpose()?;
         let workers = Workers::default();
-        let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
-        let live = Live::default();
-        let arrivals: Arc<inbox::Live> = Arc::default();
+        let bus = bus::open(&config, &store, &clock, &ids, workers.stopping(), nodes.as_ref()).await?;
+        let (live, arrivals): (Live, Arc<inbox::Live>) = Default::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
         let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
         let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
@@ -239,13 +261,12 @@ impl App {
         .signalling(Arc::clone(&messages.signals))
         .announcing(Arc::clone(&arrivals))
         .forwarding(Arc::clone(&bus));
-        let push = open_push(&config, &listeners, &ingest).await?;
+        let push = open_push(&config, &listeners, &ingest, shared).await?;
         let ingest = Arc::new(ingest);
         let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
         let audit = Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock)));
         let business = Business::new(&ingest, &bus, &messages, &audit, &config);
-        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
-        let senders = senders.with_tickets(Arc::clone(&tickets)).with_bus(Arc::clone(&bus));
+        let senders = open_senders(&config, push.clone(), &tickets, &bus);
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
         let figures = open_figures(&ingest, &messages);
@@ -271,6 +292,8 @@ impl App {
             senders,
             rules,
             bus,
+            nodes,
+            forwarder,
             workers,
             limit,
             limits: RequestLimits::of(&config.limits),
@@ -289,6 +312,7 @@ impl App {
     async fn prepare(services: Services, listeners: Listeners) -> Result<Self, StartError> {
         let url = format!("http://{}", services.config.listen);
         let push_url = services.config.push.listen.address().map(|address| format!("http://{address}"));
+        services.look_at_nodes().await?;
         let first_token = services.make_first_token().await?;
         services.take_authorized_accounts(&services.config.process_alerts).await?;
         Ok(Self { services, listeners, url, push_url, first_token })
@@ -326,6 +350,7 @@ impl App {
             tracing::warn!(%error, "the last figures are lost");
         }
         services.bus.flush(true).await;
+        services.leave_nodes().await;
         if let Some(push) = &services.push {
             push.close().await;
         }
@@ -351,6 +376,7 @@ impl Services {
     fn start_workers(&self) {
         let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
         self.workers.run("schedules", schedules);
+        self.start_looking_at_nodes();
         self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));
         self.workers.run("push", Arc::clone(&self.bus).push(Arc::clone(&self.messages), self.workers.stopping()));
         business::handlers::register(&self.bus, &self.business.handlers);
@@ -387,16 +413,30 @@ impl Services {
                 }
             });
         }
-        let incidents = Arc::clone(&self.incidents);
+        let services = self.clone();
+        self.offer(MONITORS);
         self.workers.spawn("monitors", MONITOR_EVERY, move || {
-            let incidents = Arc::clone(&incidents);
-            async move { incidents.evaluate().await.map_err(|e| e.to_string()) }
+            let services = services.clone();
+            async move {
+                if !services.does(MONITORS) {
+                    return Ok(());
+                }
+                services.bus.refresh().await.map_err(|e| e.to_string())?;
+                services.incidents.evaluate().await.map_err(|e| e.to_string())
+            }
         });
         let services = self.clone();
         self.workers.spawn("rules", rules::SYNC_EVERY, move || {
             let services = services.clone();
             async move { services.rules.sync().await.map_err(|e| e.to_string()) }
         });
+        if self.nodes.is_some() {
+            let arrivals = Arc::clone(&self.inbox.live);
+            self.workers.spawn("arrivals", ARRIVALS_EVERY, move || {
+                arrivals.announce_to_all();
+                async { Ok(()) }
+            });
+        }
         let fanout = Arc::new(self.fanout());
         self.workers.spawn_woken("fan-out", FANOUT_EVERY, Arc::clone(&self.ingest.new_job), move || {
             let fanout = Arc::clone(&fanout);
@@ -443,18 +483,54 @@ impl Services {
     }
 }
 
+/// This node among the others on the store, and what carries calls to them; neither where there are no others.
+async fn open_nodes(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    ids: &dyn IdSource,
+    shared: bool,
+) -> Result<(Option<Arc<Nodes>>, Option<Forwarder>), StartError> {
+    if !shared {
+        return Ok((None, None));
+    }
+    if config.node.advertise.is_none() && config.listen.ip().is_unspecified() {
+        tracing::warn!("other nodes cannot reach this one at {}: set node.advertise", config.listen);
+    }
+    let address = config.node.advertise.clone().unwrap_or_else(|| format!("http://{}", config.listen));
+    let lease = Duration::from_secs(config.node.lease_seconds);
+    let nodes = Nodes::new(Arc::clone(store), Arc::clone(clock), ids, address, lease);
+    nodes.look().await?;
+    let forwarder = Forwarder::new().map_err(|error| StartError::Unsupported(error.to_string()))?;
+    Ok((Some(nodes), Some(forwarder)))
+}
+
 /// The file that `POST /limit` appends to.
 fn appender(path: PathBuf) -> Result<Appender, StartError> {
     Appender::create(&path, crate::bench::limit::FILE_BYTES).map_err(|source| StartError::Write { path, source })
 }
 
 /// The built-in push server, if it has an address.
-async fn open_push(config: &Config, listeners: &Listeners, parts: &Ingest) -> Result<Option<Arc<Push>>, StartError> {
+async fn open_push(
+    config: &Config,
+    listeners: &Listeners,
+    parts: &Ingest,
+    shared: bool,
+) -> Result<Option<Arc<Push>>, StartError> {
     if listeners.push.is_none() {
         return Ok(None);
     }
     let (store, clock, ids) = (Arc::clone(&parts.store), Arc::clone(&parts.clock), Arc::clone(&parts.ids));
-    Ok(Some(Push::open(store, clock, ids, config.push.keep_hours).await?))
+    let push = Push::open(store, clock, ids, config.push.keep_hours).await?;
+    if shared {
+        push.share();
+    }
+    Ok(Some(push))
+}
+
+fn open_senders(config: &Config, push: Option<Arc<Push>>, tickets: &Arc<Tickets>, bus: &Arc<Bus>) -> Senders {
+    let senders = Senders::new(config, push.map(|push| push as Arc<dyn BuiltIn>));
+    senders.with_tickets(Arc::clone(tickets)).with_bus(Arc::clone(bus))
 }
 
 fn open_figures(ingest: &Ingest, messages: &Messages) -> Arc<Figures> {

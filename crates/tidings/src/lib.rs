@@ -25,6 +25,7 @@ pub mod inbox;
 pub mod incidents;
 pub mod ingest;
 pub mod messages;
+pub mod nodes;
 pub mod origin;
 pub mod outbound;
 pub mod push;

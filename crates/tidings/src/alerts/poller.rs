@@ -141,8 +141,10 @@ impl Poller {
 
     /// Asks until the server stops.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let work = format!("source/{}", self.source.name);
+        self.services.offer(&work);
         loop {
-            let wait = self.turn().await;
+            let wait = if self.services.does(&work) { self.turn().await } else { self.pause() };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = turned_true(&mut stop) => return,
@@ -235,7 +237,9 @@ impl Poller {
 
     async fn note(&self, checkpoint: &Checkpoint) -> Result<(), Failed> {
         let item = Item::from_record(checkpoint)?;
-        Ok(self.services.store.transact(vec![Write::put(table(), item)]).await?)
+        let work = format!("source/{}", self.source.name);
+        let fence = self.services.nodes.as_ref().and_then(|nodes| nodes.fence(&work));
+        Ok(self.services.store.transact(std::iter::once(Write::put(table(), item)).chain(fence).collect()).await?)
     }
 
     /// Stores a page's entries; those that cannot be read are logged and left behind, for they never can.

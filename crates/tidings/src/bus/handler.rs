@@ -90,6 +90,10 @@ impl Bus {
             let received = match self.line(path) {
                 Ok(line) => match line.receive(1, WAIT, Some(handler.name())).await {
                     Ok(taken) => Ok((line, taken)),
+                    Err(LineError::Elsewhere) => {
+                        line.wait_for_ours(PAUSE, &mut stopping).await;
+                        continue;
+                    }
                     Err(error) => Err(error.to_string()),
                 },
                 Err(error) => Err(error.to_string()),

@@ -5,6 +5,7 @@
 //!
 //! | partition | sort key | holds |
 //! | --- | --- | --- |
+//! | `<gen>/a` | time, number and node | messages that were posted by whoever does not have the line, to be taken in |
 //! | `<gen>/m`, `<gen>/r` | position | messages that wait: in order, and those that came back |
 //! | `<gen>/d` | lane and position | deliveries of a message that waits |
 //! | `<gen>/s` | due time and number | scheduled messages, and those that wait for their next delivery |
@@ -12,9 +13,11 @@
 //! | `<gen>/k` | business key and number | the same by business key |
 //! | `<gen>/f` | number | deferred messages |
 //! | `<gen>/x` | expiry time, lane and position | messages that expire |
-//! | `<entity gen>/c` | `0` | the counts of all lines of an entity |
+//! | `<entity gen>/c` | `0` | the counts of all lines of an entity, and the epoch of who has them |
 //! | `<gen>/h` | `0` | head positions and the numbers that are reserved |
+//! | `<gen>/h` | `1` | the numbers that are reserved by whoever does not have the line |
 //! | `entities` | path | what an entity is |
+//! | `version` | `0` | how often entities were changed, where several nodes must know |
 //! | `trash` | generation | partitions to be swept |
 //!
 //! One send is one put (and the counts); a delivery is one small put; completing is two deletes.
@@ -71,7 +74,7 @@ pub enum Place {
 }
 
 /// Every kind of partition that a line has, for sweeping.
-pub const PARTITIONS: [&str; 9] = ["m", "r", "d", "s", "n", "k", "f", "x", "h"];
+pub const PARTITIONS: [&str; 10] = ["a", "m", "r", "d", "s", "n", "k", "f", "x", "h"];
 
 /// The keys of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,6 +161,18 @@ impl Layout {
     #[must_use]
     pub fn keyed(&self, key: &str, number: u64) -> Key {
         Key::with_sort(self.partition("k"), format!("{key}#{}", digits(number)))
+    }
+
+    /// A message that is posted.
+    #[must_use]
+    pub fn posted(&self, at: Timestamp, number: u64, node: &str) -> Key {
+        Key::with_sort(self.partition("a"), format!("{}#{}#{node}", digits(micros(at)), digits(number)))
+    }
+
+    /// The numbers of those who post.
+    #[must_use]
+    pub fn numbers(&self) -> Key {
+        Key::with_sort(self.partition("h"), "1")
     }
 
     #[must_use]
@@ -279,6 +294,18 @@ pub fn uncount(entity_generation: &str, generation: &str) -> Write {
 #[must_use]
 pub fn uncount_changes(generation: &str) -> Vec<Change> {
     Delta::NAMES.iter().map(|name| Change::Remove(format!("{generation}.{name}").into())).collect()
+}
+
+/// Where it is counted how often entities were changed.
+#[must_use]
+pub fn version_key() -> Key {
+    Key::with_sort("version", "0")
+}
+
+/// The write that counts a change of entities.
+#[must_use]
+pub fn changed() -> Write {
+    Write::update(table(), version_key(), vec![Change::Add("n".into(), 1)])
 }
 
 /// Notes that the partitions of a generation are to be swept.

@@ -1,7 +1,7 @@
 //! A line: whatever messages are received from (a queue, a subscription, the dead letters of either). Carries out in
 //! the store what `state` decides, and wakes those who wait.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tidings_core::ids::IdSource;
@@ -9,12 +9,15 @@ use tidings_core::time::{Clock, Timestamp};
 use tidings_store::{Error, Store, Value, Write};
 use tokio::sync::{Notify, mpsc, watch};
 
+use super::Way;
+use super::fence::{Fence, Fences};
 use super::figures::{Times, Watch};
 use super::lane::Lane;
 use super::layout::{self, Delta, LaneId, Layout};
 use super::message::{Message, Stored};
 use super::prepared::{Prepared, Sent};
 use super::state::{Now, Settings, State};
+use crate::nodes::Nodes;
 
 /// Numbers that are reserved at a time; a crash skips what is left of them.
 const RESERVE: u64 = 65_536;
@@ -32,6 +35,24 @@ pub struct Shared {
     pub alarm: Notify,
     pub stopping: watch::Receiver<bool>,
     pub times: Times,
+    /// Who else works on this store; none: nobody.
+    pub nodes: Option<Arc<Nodes>>,
+    pub(super) fences: Fences,
+    /// Messages that this process has posted.
+    pub(super) posts: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn fence(&self, generation: &str) -> Arc<Fence> {
+        self.fences.of(generation, self.nodes.is_some())
+    }
+
+    /// Something was refused that should not have been: perhaps another node has taken over.
+    pub(super) fn doubt(&self) {
+        if let Some(nodes) = &self.nodes {
+            nodes.doubt.notify_one();
+        }
+    }
 }
 
 /// Why a call on a line does nothing.
@@ -39,6 +60,8 @@ pub struct Shared {
 pub enum LineError {
     #[error("there is no such entity any more")]
     Gone,
+    #[error("another node has it now")]
+    Elsewhere,
     #[error("the lock is lost or unknown: it expired, was settled, or never was")]
     LockLost,
     #[error("dead letters cannot be dead-lettered again")]
@@ -53,6 +76,7 @@ pub struct Line {
     /// Under which the entity's counts are kept.
     pub entity: String,
     pub layout: Layout,
+    pub fence: Arc<Fence>,
     settings: RwLock<Arc<Settings>>,
     dead: RwLock<Option<Arc<Line>>>,
     state: Mutex<State>,
@@ -64,6 +88,11 @@ pub struct Line {
     pub(super) loading: tokio::sync::Mutex<()>,
     /// Held by whoever moves scheduled or expired messages.
     pub(super) timing: tokio::sync::Mutex<()>,
+    /// Held by whoever takes in what was posted.
+    pub(super) taking_in: tokio::sync::Mutex<()>,
+    pub(super) has_post: AtomicBool,
+    /// Numbers for what is posted: the next one, and the first that may not be given out.
+    pub(super) numbers: tokio::sync::Mutex<(u64, u64)>,
     flushed: Mutex<(u64, u64)>,
     pub watch: Watch,
     pub shared: Arc<Shared>,
@@ -82,20 +111,18 @@ impl Line {
     /// Opens a line where it was left.
     pub async fn open(shared: Arc<Shared>, origin: Origin, counts: Delta) -> Result<Arc<Self>, Error> {
         let layout = Layout::new(&origin.generation);
-        let head = shared.store.get(layout::table(), &layout.head()).await?.unwrap_or_default();
-        let number = |name: &str| head.int(name).and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
-        let next = number("reserved");
-        let lane = |head: u64| if counts.waiting > 0 { Lane::new(head, next - 1) } else { Lane::new(next, next - 1) };
-        let mut state = State::new(lane(number("front")), lane(number("main")), counts, next);
-        // Whether anything is scheduled or expires is looked up when the clock first ticks.
-        state.next_due = Some(Timestamp::MIN);
-        state.next_expiry = Some(Timestamp::MIN);
+        let fence = shared.fence(&origin.entity);
+        let state = match fence.epoch() {
+            0 => not_ours(counts),
+            epoch => read_state(&shared, &layout, counts, epoch).await?,
+        };
         let watch = shared.times.of(&origin.path);
         Ok(Arc::new(Self {
             flushed: Mutex::new((state.front.head(), state.main.head())),
             path: origin.path,
             entity: origin.entity,
             layout,
+            fence,
             settings: RwLock::new(Arc::new(origin.settings)),
             dead: RwLock::new(origin.dead),
             state: Mutex::new(state),
@@ -105,9 +132,39 @@ impl Line {
             reserving: tokio::sync::Mutex::default(),
             loading: tokio::sync::Mutex::default(),
             timing: tokio::sync::Mutex::default(),
+            taking_in: tokio::sync::Mutex::default(),
+            has_post: AtomicBool::new(true),
+            numbers: tokio::sync::Mutex::default(),
             watch,
             shared,
         }))
+    }
+
+    /// The line is ours from here on: reads where the last one who had it left off.
+    pub(super) async fn take_over(&self, counts: Delta, epoch: u64) -> Result<(), Error> {
+        let state = read_state(&self.shared, &self.layout, counts, epoch).await?;
+        *self.flushed.lock().unwrap_or_else(PoisonError::into_inner) = (state.front.head(), state.main.head());
+        *self.state() = state;
+        self.has_post.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// The line is another node's: locks are lost, and whoever waits hears of it.
+    pub(super) fn give_up(&self) {
+        let mut state = self.state();
+        *state = not_ours(state.counts);
+        drop(state);
+        self.ready.notify_waiters();
+    }
+
+    /// In which this process has it; 0: it does not.
+    pub fn epoch(&self) -> u64 {
+        if self.fence.is_shared() { self.state().epoch } else { self.fence.epoch() }
+    }
+
+    /// Whether this process has it, as far as it can know.
+    pub fn is_ours(&self) -> bool {
+        self.shared.nodes.as_ref().is_none_or(|nodes| self.fence.epoch() != 0 && nodes.believes())
     }
 
     pub fn settings(&self) -> Arc<Settings> {
@@ -147,8 +204,16 @@ impl Line {
     // ---- sending -------------------------------------------------------------------------------------------------
 
     /// The writes that bring a message into this line.
-    pub(super) async fn prepare(self: &Arc<Self>, message: Message, now: Timestamp) -> Result<Prepared, Error> {
-        self.prepare_from(message, now, None).await
+    pub(super) async fn prepare(
+        self: &Arc<Self>,
+        message: Message,
+        now: Timestamp,
+        way: Way,
+    ) -> Result<Prepared, Error> {
+        match way {
+            Way::Straight => self.prepare_from(message, now, None).await,
+            Way::Post => self.prepare_post(message, now).await,
+        }
     }
 
     /// The same; `from`: the dead letter it was.
@@ -158,39 +223,61 @@ impl Line {
         now: Timestamp,
         from: Option<String>,
     ) -> Result<Prepared, Error> {
+        let stored = self.stored(message, now, from);
+        let (id, path) = (stored.message.id.clone(), self.path.clone());
+        let mut prepared = Prepared::default();
+        let due = Some(stored.enqueued_at).filter(|due| *due > now);
+        let sequence = self.enter(stored, due, &mut prepared).await?;
+        prepared.sent.push(Sent { message_id: id, path, sequence });
+        Ok(prepared)
+    }
+
+    /// A message as it will be stored; scheduled, if it is enqueued later than now.
+    pub(super) fn stored(&self, message: Message, now: Timestamp, from: Option<String>) -> Stored {
         let settings = self.settings();
         let ttl = match (message.ttl, settings.ttl) {
             (Some(own), Some(most)) => Some(own.min(most)),
             (own, most) => own.or(most),
         };
-        let mut prepared = Prepared::default();
         let due = message.deliver_at.filter(|at| *at > now);
         let mut stored =
             Stored { enqueued_at: due.unwrap_or(now), message, resubmitted_from: from, ..Stored::default() };
         stored.expires_at = ttl.map(|ttl| stored.enqueued_at.saturating_add(ttl).unwrap_or(Timestamp::MAX));
-        let (id, path) = (stored.message.id.clone(), self.path.clone());
-        let sequence = match due {
-            None => {
-                let position = self.begin(LaneId::Main).await?;
-                stored.sequence = position;
-                prepared.count(self, Delta { waiting: 1, incoming: 1, ..Delta::default() });
-                prepared.arrive(self, LaneId::Main, position, stored)?;
-                position
-            }
-            Some(due) => {
-                let number = self.number().await?;
-                stored.sequence = number;
-                prepared.write(layout::pointer(&self.layout.numbered(number), due));
-                for key in stored.message.cancel_keys() {
-                    prepared.write(layout::pointer(&self.layout.keyed(key, number), due));
-                }
-                prepared.count(self, Delta { scheduled: 1, incoming: 1, ..Delta::default() });
-                prepared.arrive_timed(self, due, number, &stored)?;
-                number
-            }
+        stored
+    }
+
+    async fn enter(
+        self: &Arc<Self>,
+        mut stored: Stored,
+        due: Option<Timestamp>,
+        prepared: &mut Prepared,
+    ) -> Result<u64, Error> {
+        let Some(due) = due else {
+            let position = self.begin(LaneId::Main).await?;
+            stored.sequence = position;
+            prepared.count(self, Delta { waiting: 1, incoming: 1, ..Delta::default() });
+            prepared.arrive(self, LaneId::Main, position, stored)?;
+            return Ok(position);
         };
-        prepared.sent.push(Sent { message_id: id, path, sequence });
-        Ok(prepared)
+        stored.sequence = self.number().await?;
+        prepared.count(self, Delta { scheduled: 1, incoming: 1, ..Delta::default() });
+        self.schedule(&stored, due, prepared)?;
+        Ok(stored.sequence)
+    }
+
+    /// The writes that schedule a message under its number.
+    pub(super) fn schedule(
+        self: &Arc<Self>,
+        stored: &Stored,
+        due: Timestamp,
+        prepared: &mut Prepared,
+    ) -> Result<(), Error> {
+        let number = stored.sequence;
+        prepared.write(layout::pointer(&self.layout.numbered(number), due));
+        for key in stored.message.cancel_keys() {
+            prepared.write(layout::pointer(&self.layout.keyed(key, number), due));
+        }
+        prepared.arrive_timed(self, due, number, stored)
     }
 
     /// The writes that bring a message straight to the dead letters: a rule could not be decided on it.
@@ -199,9 +286,13 @@ impl Line {
         message: Message,
         why: &str,
         now: Timestamp,
+        way: Way,
     ) -> Result<Prepared, Error> {
-        let mut prepared = Prepared::default();
         let stored = Stored { message, enqueued_at: now, ..Stored::default() };
+        if way == Way::Post {
+            return self.post_dead(&stored, why, now);
+        }
+        let mut prepared = Prepared::default();
         self.put_dead(&stored, "FilterEvaluationException", Some(why), &mut prepared).await?;
         Ok(prepared)
     }
@@ -232,17 +323,33 @@ impl Line {
 
     async fn reserve(&self) -> Result<(), Error> {
         let _turn = self.reserving.lock().await;
-        let (next, reserved, heads) = {
+        let (epoch, next, reserved, heads) = {
             let state = self.state();
-            (state.next, state.reserved, (state.front.head(), state.main.head()))
+            (state.epoch, state.next, state.reserved, (state.front.head(), state.main.head()))
         };
+        if epoch == 0 {
+            return Err(elsewhere());
+        }
         if next < reserved {
             return Ok(());
         }
         let reserved = reserved + RESERVE;
-        self.shared.store.transact(vec![self.head_write(reserved, heads)]).await?;
-        self.state().reserved = reserved;
-        Ok(())
+        let mut writes = vec![self.head_write(reserved, heads)];
+        writes.extend(self.fence.check(epoch));
+        match self.shared.store.transact(writes).await {
+            Ok(()) => {
+                let mut state = self.state();
+                if state.epoch == epoch {
+                    state.reserved = reserved;
+                }
+                Ok(())
+            }
+            Err(Error::Conflict { .. }) if self.fence.is_shared() => {
+                self.shared.doubt();
+                Err(elsewhere())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn head_write(&self, reserved: u64, heads: (u64, u64)) -> Write {
@@ -253,30 +360,41 @@ impl Line {
     }
 
     /// The write that keeps the place of the head, if it has moved far enough. `last`: nothing comes after this.
-    pub(super) fn flush(&self, last: bool) -> Option<Write> {
+    pub(super) fn flush(&self, last: bool) -> Option<Vec<Write>> {
         let state = self.state();
+        if state.epoch == 0 {
+            return None;
+        }
+        let fenced = |write: Write| std::iter::once(write).chain(self.fence.check(state.epoch)).collect();
         let heads = (state.front.head(), state.main.head());
         let mut flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
         let moved = heads.0.abs_diff(flushed.0).max(heads.1.abs_diff(flushed.1));
         if last {
-            return (state.reserved > state.next || moved > 0).then(|| self.head_write(state.next, heads));
+            return (state.reserved > state.next || moved > 0).then(|| fenced(self.head_write(state.next, heads)));
         }
         if moved < HEAD_STEP {
             return None;
         }
         *flushed = heads;
-        Some(self.head_write(state.reserved, heads))
+        Some(fenced(self.head_write(state.reserved, heads)))
     }
 
     // ---- what transactions leave behind ---------------------------------------------------------------------------
 
-    pub(super) fn counted(&self, delta: &Delta) {
-        self.state().counts.add(delta);
+    /// What was counted in an epoch that is over, whoever has taken over since has read.
+    pub(super) fn counted(&self, delta: &Delta, epoch: Option<u64>) {
+        let mut state = self.state();
+        if epoch.is_none_or(|epoch| epoch == state.epoch) {
+            state.counts.add(delta);
+        }
     }
 
-    pub(super) fn arrived(&self, lane: LaneId, position: u64, stored: Arc<Stored>) {
+    pub(super) fn arrived(&self, epoch: u64, lane: LaneId, position: u64, stored: Arc<Stored>) {
         let expires = stored.expires_at;
         let mut state = self.state();
+        if state.epoch != epoch {
+            return;
+        }
         state.lane(lane).commit(position, stored);
         let earlier = expires.filter(|at| state.next_expiry.is_none_or(|known| *at < known));
         if earlier.is_some() {
@@ -289,8 +407,12 @@ impl Line {
         self.wake(1);
     }
 
-    pub(super) fn aborted(&self, lane: LaneId, position: u64) {
-        self.state().lane(lane).abort(position);
+    pub(super) fn aborted(&self, epoch: u64, lane: LaneId, position: u64) {
+        let mut state = self.state();
+        if state.epoch == epoch {
+            state.lane(lane).abort(position);
+        }
+        drop(state);
         self.wake(1);
     }
 
@@ -311,4 +433,27 @@ impl Line {
             self.ready.notify_one();
         }
     }
+}
+
+/// What a process knows of a line that it does not have.
+fn not_ours(counts: Delta) -> State {
+    State::new(Lane::new(1, 0), Lane::new(1, 0), counts, 1, 0)
+}
+
+/// The state of a line where it was left.
+async fn read_state(shared: &Shared, layout: &Layout, counts: Delta, epoch: u64) -> Result<State, Error> {
+    let head = shared.store.get(layout::table(), &layout.head()).await?.unwrap_or_default();
+    let number = |name: &str| head.int(name).and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
+    let next = number("reserved");
+    let lane = |head: u64| if counts.waiting > 0 { Lane::new(head, next - 1) } else { Lane::new(next, next - 1) };
+    let mut state = State::new(lane(number("front")), lane(number("main")), counts, next, epoch);
+    // Whether anything is scheduled or expires is looked up when the clock first ticks.
+    state.next_due = Some(Timestamp::MIN);
+    state.next_expiry = Some(Timestamp::MIN);
+    Ok(state)
+}
+
+/// Nothing was done: another node has the line, or is about to.
+pub(super) fn elsewhere() -> Error {
+    Error::Throttled("another node has this line now".to_owned())
 }

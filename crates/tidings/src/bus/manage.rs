@@ -38,6 +38,15 @@ enum What {
 impl Bus {
     /// Reads every entity and opens its lines.
     pub(super) async fn load(&self) -> Result<(), Error> {
+        // A topic comes before its subscriptions: its path is the beginning of theirs.
+        for record in self.stored_records().await? {
+            self.install(record).await?;
+        }
+        Ok(())
+    }
+
+    /// Every entity as it is stored, in the order of paths.
+    pub(super) async fn stored_records(&self) -> Result<Vec<Record>, Error> {
         let mut records = Vec::new();
         let mut query = Query::new(layout::ENTITIES).limit(500);
         loop {
@@ -46,15 +55,15 @@ impl Bus {
                 records.push(Record::from_item(item)?);
             }
             if page.next.is_none() {
-                break;
+                return Ok(records);
             }
             query = query.after(page.next);
         }
-        // A topic comes before its subscriptions: its path is the beginning of theirs.
-        for record in records {
-            self.install(record).await?;
-        }
-        Ok(())
+    }
+
+    /// What every change of entities comes with where other nodes must hear of it.
+    pub(super) fn change(&self) -> Option<Write> {
+        self.shared.nodes.as_ref().map(|_| layout::changed())
     }
 
     /// Makes sure that the entities of the configuration exist as it says, and those declared from the start at all.
@@ -70,8 +79,12 @@ impl Bus {
             }
             match self.plan_put(path, definition.clone(), *origin, CONFIGURATION).await {
                 Ok(planned) => {
-                    self.shared.store.transact(planned.writes.clone()).await?;
-                    self.carried_out(planned).await?;
+                    match self.shared.store.transact(planned.writes.clone()).await {
+                        Ok(()) => self.carried_out(planned).await?,
+                        // Another node starts at the same time, with the same.
+                        Err(Error::Conflict { .. }) if self.shared.nodes.is_some() => self.sync_entities().await?,
+                        Err(error) => return Err(error),
+                    }
                 }
                 Err(BusError::Store(error)) => return Err(error),
                 Err(error) => tracing::warn!(entity = %path, %error, "an entity of the configuration cannot be made"),
@@ -82,8 +95,12 @@ impl Bus {
         for record in self.records().into_iter().filter(|record| record.origin == Origin::File) {
             if !is_declared(&record.path) {
                 let free = Record { origin: Origin::Api, ..record.clone() };
-                self.shared.store.transact(vec![free.write(Some(&record))?]).await?;
-                self.install(free).await?;
+                let writes = std::iter::once(free.write(Some(&record))?).chain(self.change()).collect();
+                match self.shared.store.transact(writes).await {
+                    Ok(()) => self.install(free).await?,
+                    Err(Error::Conflict { .. }) if self.shared.nodes.is_some() => self.sync_entities().await?,
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(())
@@ -132,6 +149,7 @@ impl Bus {
             // The topic must not go away meanwhile.
             writes.push(Write::check(layout::table(), Record::key(&topic.record.path), Condition::Exists));
         }
+        writes.extend(self.change());
         Ok(Planned { writes, created: before.is_none(), record, closing: Vec::new(), what: What::Put })
     }
 
@@ -188,6 +206,7 @@ impl Bus {
                 writes.push(Write::delete(layout::table(), layout::counts_key(&record.generation)));
             }
         }
+        writes.extend(self.change());
         Ok(Planned { writes, created: false, record, closing, what: What::Delete })
     }
 
@@ -201,11 +220,12 @@ impl Bus {
         let mut record = Record { updated_at: now, ..before.clone() };
         let slot = if path.dead { &mut record.dead } else { &mut record.main };
         *slot = self.generation(now);
-        let writes = vec![
+        let mut writes = vec![
             record.write(Some(&before))?,
             layout::trash(line.layout.generation()),
             layout::uncount(&record.generation, line.layout.generation()),
         ];
+        writes.extend(self.change());
         let purged = u64::try_from(counts.waiting + counts.scheduled + counts.deferred).unwrap_or(0);
         Ok((Planned { writes, created: false, record, closing: vec![line], what: What::Put }, purged))
     }
@@ -214,7 +234,12 @@ impl Bus {
     pub async fn carried_out(&self, planned: Planned) -> Result<(), Error> {
         let Planned { record, closing, what, .. } = planned;
         match what {
-            What::Put => self.install(record).await?,
+            What::Put => {
+                let generation = record.generation.clone();
+                self.install(record).await?;
+                // Nobody else knows of a new one yet; which node should have it shows at the next look.
+                self.claim(&generation).await?;
+            }
             What::Delete => self.uninstall(&record),
         }
         closing.iter().for_each(|line| line.close());
@@ -226,7 +251,8 @@ impl Bus {
     }
 
     /// Lets an entity run as its record says.
-    async fn install(&self, record: Record) -> Result<(), Error> {
+    pub(super) async fn install(&self, record: Record) -> Result<(), Error> {
+        let _changing = self.changing.lock().await;
         let Some(path) = Path::parse(&record.path) else {
             return Err(Error::Corrupt(format!("{} is no path of the bus", record.path)));
         };
@@ -267,7 +293,7 @@ impl Bus {
         Ok(())
     }
 
-    fn uninstall(&self, record: &Record) {
+    pub(super) fn uninstall(&self, record: &Record) {
         let Some(path) = Path::parse(&record.path) else { return };
         let mut entities = self.write_entities();
         match &path.subscription {

@@ -32,13 +32,17 @@
 //! subscriptions; `filter` decides who gets a copy; `desk` deals with dead letters.
 //!
 //! Durable are messages, deliveries, schedules and dead letters. Windows, locks and timers are in memory and die with
-//! the process: what was locked is delivered again, and counted. On a store that several processes share, the writes of
-//! a line must carry the condition that this process owns it; `Prepared` is the one place they all pass.
+//! the process: what was locked is delivered again, and counted.
+//!
+//! On a store that several nodes share, an entity's lines belong to one of them at a time (`ownership`, `fence`): its
+//! writes carry its epoch as a condition, and `Prepared` is the one place they all pass. Whoever else has a message for a
+//! line posts it (`posts`), and calls that need what is in memory are forwarded to the node that has it.
 
 pub mod declared;
 pub mod definition;
 pub mod desk;
 pub mod entity;
+pub mod fence;
 pub mod figures;
 pub mod filter;
 pub mod handler;
@@ -49,7 +53,9 @@ pub mod line;
 pub mod manage;
 pub mod message;
 mod metrics;
+mod ownership;
 pub mod path;
+mod posts;
 pub mod prepared;
 pub mod push;
 mod receive;
@@ -73,8 +79,11 @@ use entity::{Body, Entity, Record, Subscription};
 pub use layout::{seen_table, table};
 use line::{Line, LineError, Shared};
 pub use message::Message;
+pub use ownership::Where;
 pub use path::Path;
 pub use prepared::{Prepared, Sent};
+
+use crate::nodes::Nodes;
 
 /// Bytes of a message: its body and its properties together, and its properties alone.
 pub const MESSAGE_BYTES: usize = 262_144;
@@ -107,6 +116,10 @@ pub enum BusError {
 pub struct Bus {
     pub shared: Arc<Shared>,
     entities: RwLock<BTreeMap<String, Arc<Entity>>>,
+    /// Held by whoever opens lines, or changes who has them.
+    changing: tokio::sync::Mutex<()>,
+    /// The last change of entities that this process knows of.
+    version: std::sync::atomic::AtomicI64,
     doubts: tokio::sync::Mutex<Option<mpsc::UnboundedReceiver<Prepared>>>,
 }
 
@@ -117,8 +130,10 @@ pub async fn open(
     clock: &Arc<dyn Clock>,
     ids: &Arc<dyn IdSource>,
     stopping: watch::Receiver<bool>,
+    nodes: Option<&Arc<Nodes>>,
 ) -> Result<Arc<Bus>, Error> {
-    let bus = Bus::open(Arc::clone(store), Arc::clone(clock), Arc::clone(ids), stopping).await?;
+    let nodes = nodes.cloned();
+    let bus = Bus::open_among(Arc::clone(store), Arc::clone(clock), Arc::clone(ids), stopping, nodes).await?;
     bus.declare(&declared::all(config)).await?;
     Ok(bus)
 }
@@ -131,11 +146,30 @@ impl Bus {
         ids: Arc<dyn IdSource>,
         stopping: watch::Receiver<bool>,
     ) -> Result<Arc<Self>, Error> {
+        Self::open_among(store, clock, ids, stopping, None).await
+    }
+
+    /// The same on a store that other nodes work on, too.
+    pub async fn open_among(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn IdSource>,
+        stopping: watch::Receiver<bool>,
+        nodes: Option<Arc<Nodes>>,
+    ) -> Result<Arc<Self>, Error> {
         let (sender, doubts) = mpsc::unbounded_channel();
         let alarm = tokio::sync::Notify::new();
         let times = figures::Times::default();
-        let shared = Arc::new(Shared { store, clock, ids, doubts: sender, alarm, stopping, times });
-        let bus = Arc::new(Self { shared, entities: RwLock::default(), doubts: tokio::sync::Mutex::new(Some(doubts)) });
+        let (fences, posts) = (fence::Fences::default(), std::sync::atomic::AtomicU64::default());
+        let shared =
+            Arc::new(Shared { store, clock, ids, doubts: sender, alarm, stopping, times, nodes, fences, posts });
+        let bus = Arc::new(Self {
+            shared,
+            entities: RwLock::default(),
+            changing: tokio::sync::Mutex::default(),
+            version: std::sync::atomic::AtomicI64::new(0),
+            doubts: tokio::sync::Mutex::new(Some(doubts)),
+        });
         bus.load().await?;
         Ok(bus)
     }
@@ -226,11 +260,35 @@ impl Bus {
             check_size(message)?;
         }
         self.judge(&entity, &messages)?;
+        if self.shared.nodes.is_some() {
+            return self.send_among(&entity, messages).await;
+        }
+        Ok(self.send_by(&entity, messages, Way::Straight).await?.0)
+    }
+
+    /// What was sent, and what was not because the entity is no longer ours.
+    async fn send_by(
+        &self,
+        entity: &Entity,
+        messages: Vec<Message>,
+        way: Way,
+    ) -> Result<(Vec<Sent>, Vec<Message>), BusError> {
         let mut transactions: Vec<Prepared> = Vec::new();
         let detects = entity.record.definition.duplicate_window_seconds > 0;
-        for message in messages {
-            let marker = self.marker(&entity, &message);
-            let mut prepared = Box::pin(self.prepare_for(&entity, message)).await?;
+        // What is refused must be there to be posted.
+        let may_be_refused = way == Way::Straight && self.shared.nodes.is_some();
+        let mut groups: Vec<Vec<Message>> = Vec::new();
+        let mut rest = messages.into_iter();
+        while let Some(message) = rest.next() {
+            let marker = self.marker(entity, &message);
+            let kept = may_be_refused.then(|| message.clone());
+            let mut prepared = match Box::pin(self.prepare_for(entity, message, way)).await {
+                Err(BusError::Store(Error::Throttled(_))) if may_be_refused => {
+                    transactions.into_iter().for_each(Prepared::aborted);
+                    return Ok((Vec::new(), groups.into_iter().flatten().chain(kept).chain(rest).collect()));
+                }
+                prepared => prepared?,
+            };
             if let Some(marker) = marker {
                 prepared.write_first(marker);
             }
@@ -239,19 +297,30 @@ impl Bus {
                 Some(last) if !detects && last.fits(&prepared) => {
                     let last = transactions.pop().unwrap_or_default();
                     transactions.push(last.and(prepared));
+                    if let Some(group) = groups.last_mut() {
+                        group.extend(kept);
+                    }
                 }
-                _ => transactions.push(prepared),
+                _ => {
+                    transactions.push(prepared);
+                    groups.push(kept.into_iter().collect());
+                }
             }
         }
-        let sent = transactions.iter().flat_map(|prepared| prepared.sent.clone()).collect();
+        let (mut sent, mut refused) = (Vec::new(), Vec::new());
+        let sents: Vec<Vec<Sent>> = transactions.iter().map(|prepared| prepared.sent.clone()).collect();
+        let empty: Vec<bool> = transactions.iter().map(Prepared::is_empty).collect();
         transactions.retain(|prepared| !prepared.is_empty());
-        for outcome in Prepared::run_each(&*self.shared.store, transactions).await {
-            match outcome {
-                Err(error) if detects && error.conflict_on(0).is_some() => {}
-                outcome => outcome?,
+        let mut outcomes = Prepared::run_each(&*self.shared.store, transactions).await.into_iter();
+        for ((done, is_empty), group) in sents.into_iter().zip(empty).zip(groups) {
+            match if is_empty { Ok(()) } else { outcomes.next().unwrap_or(Ok(())) } {
+                Err(error) if detects && error.conflict_on(0).is_some() => sent.extend(done),
+                Err(Error::Conflict { .. }) if may_be_refused => refused.extend(group),
+                Ok(()) => sent.extend(done),
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(sent)
+        Ok((sent, refused))
     }
 
     /// What is a business event must be a good one, by whatever door it comes (S003-71).
@@ -279,8 +348,10 @@ impl Bus {
         {
             return Ok(Prepared::default());
         }
+        // A transaction that is not the bus's own must not fail because a line changes hands.
+        let way = if self.shared.nodes.is_some() { Way::Post } else { Way::Straight };
         // Many hold this within theirs: it keeps them small.
-        let mut prepared = Box::pin(self.prepare_for(&entity, message)).await?;
+        let mut prepared = Box::pin(self.prepare_for(&entity, message, way)).await?;
         if let Some(marker) = marker {
             prepared.write_first(marker.when(tidings_store::Condition::None));
         }
@@ -293,10 +364,10 @@ impl Bus {
         Ok(line.prepare_cancel(key).await?)
     }
 
-    async fn prepare_for(&self, entity: &Entity, message: Message) -> Result<Prepared, BusError> {
+    async fn prepare_for(&self, entity: &Entity, message: Message, way: Way) -> Result<Prepared, BusError> {
         let now = self.shared.clock.now();
         let subscriptions = match &entity.body {
-            Body::Queue(pair) => return Ok(pair.main.prepare(message, now).await?),
+            Body::Queue(pair) => return Ok(pair.main.prepare(message, now, way).await?),
             Body::Topic(subscriptions) => subscriptions,
         };
         let mut message = message;
@@ -309,8 +380,10 @@ impl Bus {
         for subscription in subscriptions.values() {
             for copy in filter::copies(&subscription.rules, &message) {
                 let prepared = match copy {
-                    filter::Copy::Take(message) => subscription.pair.main.prepare(message, now).await?,
-                    filter::Copy::Bury(message, why) => subscription.pair.main.prepare_dead(message, &why, now).await?,
+                    filter::Copy::Take(message) => subscription.pair.main.prepare(message, now, way).await?,
+                    filter::Copy::Bury(message, why) => {
+                        subscription.pair.main.prepare_dead(message, &why, now, way).await?
+                    }
                 };
                 all = all.and(prepared);
             }
@@ -334,6 +407,15 @@ impl Bus {
         let item = Item::new().with("line", &entity.record.generation).with("id", &message.id).with("ttl", until);
         (seconds > 0).then(|| Write::insert(seen_table(), item))
     }
+}
+
+/// How a message comes to its line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// To its place, by whoever has the line.
+    Straight,
+    /// By post: whoever has the line takes it in.
+    Post,
 }
 
 /// An event as a message: its envelope is the body, and its type the subject, by which subscriptions choose.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Store, Write, limits};
+use tokio::sync::OwnedMutexGuard;
 use tokio::sync::mpsc::error::SendError;
 
+use super::fence::Fence;
 use super::layout::{self, Delta, LaneId, Place};
 use super::line::Line;
 use super::message::Stored;
@@ -18,7 +20,7 @@ use super::message::Stored;
 #[derive(Default)]
 pub struct Prepared {
     writes: Vec<Write>,
-    counts: Vec<(Arc<Line>, Delta)>,
+    counts: Vec<Counted>,
     arrivals: Vec<Arrival>,
     /// Each message's line and number, in the order they were given.
     pub sent: Vec<Sent>,
@@ -32,14 +34,32 @@ pub struct Sent {
     pub sequence: u64,
 }
 
+/// How a line's counts change, and in which epoch that was decided.
+struct Counted {
+    line: Arc<Line>,
+    delta: Delta,
+    /// None: anybody may, whoever has the line.
+    epoch: Option<u64>,
+}
+
 struct Arrival {
     line: Arc<Line>,
+    epoch: u64,
     at: At,
+}
+
+/// What a transaction does to one entity's counts.
+#[derive(Default)]
+struct Changed<'a> {
+    deltas: BTreeMap<String, Delta>,
+    fence: Option<(&'a Fence, u64)>,
 }
 
 enum At {
     Lane(LaneId, u64, Arc<Stored>),
     Timed(Timestamp, u64),
+    /// Whoever has the line takes it in.
+    Posted,
 }
 
 impl Prepared {
@@ -59,7 +79,27 @@ impl Prepared {
     }
 
     pub(super) fn count(&mut self, line: &Arc<Line>, delta: Delta) {
-        self.counts.push((Arc::clone(line), delta));
+        let epoch = Some(line.epoch());
+        self.counts.push(Counted { line: Arc::clone(line), delta, epoch });
+    }
+
+    /// Counts whoever has the line.
+    pub(super) fn count_anyhow(&mut self, line: &Arc<Line>, delta: Delta) {
+        self.counts.push(Counted { line: Arc::clone(line), delta, epoch: None });
+    }
+
+    /// Nothing is written unless the line is still ours as it was in that epoch.
+    pub(super) fn fence(&mut self, line: &Arc<Line>, epoch: u64) {
+        if line.fence.is_shared() {
+            self.counts.push(Counted { line: Arc::clone(line), delta: Delta::default(), epoch: Some(epoch) });
+        }
+    }
+
+    /// A message for whoever has the line.
+    pub(super) fn post(&mut self, line: &Arc<Line>, key: &tidings_store::Key, stored: &Stored) -> Result<(), Error> {
+        self.put(key, stored)?;
+        self.arrivals.push(Arrival { line: Arc::clone(line), epoch: 0, at: At::Posted });
+        Ok(())
     }
 
     /// A message comes to a position that was begun.
@@ -75,7 +115,8 @@ impl Prepared {
         if let Some(at) = stored.expires_at {
             self.writes.push(layout::pointer(&line.layout.expiry(at, lane, position), at));
         }
-        self.arrivals.push(Arrival { line: Arc::clone(line), at: At::Lane(lane, position, Arc::new(stored)) });
+        let (line, epoch) = (Arc::clone(line), line.epoch());
+        self.arrivals.push(Arrival { line, epoch, at: At::Lane(lane, position, Arc::new(stored)) });
         Ok(())
     }
 
@@ -88,7 +129,7 @@ impl Prepared {
         stored: &Stored,
     ) -> Result<(), Error> {
         self.put(&line.layout.timed(due, number), stored)?;
-        self.arrivals.push(Arrival { line: Arc::clone(line), at: At::Timed(due, number) });
+        self.arrivals.push(Arrival { line: Arc::clone(line), epoch: 0, at: At::Timed(due, number) });
         Ok(())
     }
 
@@ -134,16 +175,40 @@ impl Prepared {
 
     fn count_writes(&self) -> Vec<Write> {
         let counted = self.counted();
-        counted.into_iter().filter_map(|(entity, deltas)| layout::count(entity, &deltas)).collect()
+        let write =
+            |(entity, changed): (&str, Changed<'_>)| match (layout::count(entity, &changed.deltas), changed.fence) {
+                (Some(write), Some((fence, epoch))) => {
+                    Some(fence.condition(epoch).map_or(write.clone(), |condition| write.when(condition)))
+                }
+                (None, Some((fence, epoch))) => fence.check(epoch),
+                (write, None) => write,
+            };
+        counted.into_iter().filter_map(write).collect()
     }
 
-    fn counted(&self) -> BTreeMap<&str, BTreeMap<String, Delta>> {
-        let mut counted: BTreeMap<&str, BTreeMap<String, Delta>> = BTreeMap::new();
-        for (line, delta) in &self.counts {
+    fn counted(&self) -> BTreeMap<&str, Changed<'_>> {
+        let mut counted: BTreeMap<&str, Changed<'_>> = BTreeMap::new();
+        for Counted { line, delta, epoch } in &self.counts {
             let entity = counted.entry(&line.entity).or_default();
-            entity.entry(line.layout.generation().to_owned()).or_default().add(delta);
+            entity.deltas.entry(line.layout.generation().to_owned()).or_default().add(delta);
+            if let Some(epoch) = *epoch {
+                // The earliest: what was decided in it is as old as that.
+                let earliest = entity.fence.map_or(epoch, |(_, known)| known.min(epoch));
+                entity.fence = Some((&line.fence, earliest));
+            }
         }
         counted
+    }
+
+    /// Our own transactions of one entity go one after the other; of others it does not matter.
+    async fn turns(&self) -> Vec<OwnedMutexGuard<()>> {
+        let mut turns = Vec::new();
+        for changed in self.counted().into_values() {
+            if let Some((fence, _)) = changed.fence.filter(|(fence, _)| fence.is_shared()) {
+                turns.push(Arc::clone(&fence.turn).lock_owned().await);
+            }
+        }
+        turns
     }
 
     /// Both together, for one transaction. Always join what goes into one transaction: an item may be written only
@@ -188,6 +253,7 @@ impl Prepared {
             return Ok(std::mem::take(&mut self.sent));
         }
         let sent = self.sent.clone();
+        let _turns = self.turns().await;
         let outcome = store.transact(self.take_writes()).await;
         self.resolve(&outcome);
         outcome.map(|()| sent)
@@ -198,6 +264,13 @@ impl Prepared {
         if each.is_empty() {
             return Vec::new();
         }
+        if each.iter().flat_map(|prepared| &prepared.counts).any(|counted| counted.line.fence.is_shared()) {
+            let mut outcomes = Vec::with_capacity(each.len());
+            for prepared in each {
+                outcomes.push(prepared.run(store).await.map(drop));
+            }
+            return outcomes;
+        }
         let outcomes = store.transact_each(each.iter_mut().map(Self::take_writes).collect()).await;
         for (prepared, outcome) in each.into_iter().zip(&outcomes) {
             prepared.resolve(outcome);
@@ -207,17 +280,18 @@ impl Prepared {
 
     fn settle(&mut self, committed: bool) {
         if committed {
-            for (line, delta) in std::mem::take(&mut self.counts) {
-                line.counted(&delta);
+            for Counted { line, delta, epoch } in std::mem::take(&mut self.counts) {
+                line.counted(&delta, epoch);
             }
         }
         self.counts.clear();
-        for Arrival { line, at } in std::mem::take(&mut self.arrivals) {
+        for Arrival { line, epoch, at } in std::mem::take(&mut self.arrivals) {
             match at {
-                At::Lane(lane, position, stored) if committed => line.arrived(lane, position, stored),
-                At::Lane(lane, position, _) => line.aborted(lane, position),
+                At::Lane(lane, position, stored) if committed => line.arrived(epoch, lane, position, stored),
+                At::Lane(lane, position, _) => line.aborted(epoch, lane, position),
                 At::Timed(due, _) if committed => line.due_at(due),
-                At::Timed(..) => {}
+                At::Posted if committed => line.posted(),
+                At::Timed(..) | At::Posted => {}
             }
         }
     }
@@ -225,8 +299,13 @@ impl Prepared {
     /// Finds out whether the transaction was carried out, and says so to the lines. The store decides transactions in
     /// the order they come, so one that was handed in before is not carried out after this.
     pub(super) async fn look_up(mut self, store: &dyn Store) -> Result<(), Self> {
-        let Some(Arrival { line, at }) = self.arrivals.first() else { return Ok(()) };
+        let Some(Arrival { line, at, .. }) = self.arrivals.first() else { return Ok(()) };
         let key = match at {
+            // Whoever looks finds it or not.
+            At::Posted => {
+                self.settle(true);
+                return Ok(());
+            }
             At::Lane(lane, position, _) => line.layout.key(Place::Lane(*lane, *position)),
             At::Timed(due, number) => line.layout.timed(*due, *number),
         };

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::definition::Push;
-use super::line::Line;
+use super::line::{Line, LineError};
 use super::message::Stored;
 use super::settle::{Settlement, Why};
 use super::state::Taken;
@@ -81,6 +81,7 @@ async fn pump(line: Arc<Line>, push: Push, messages: Arc<Messages>) {
                     line.hand_over(&taken, &push, &messages).await;
                 }
             }
+            Err(LineError::Elsewhere) => line.wait_for_ours(LOOK, &mut line.shared.stopping.clone()).await,
             Err(error) => {
                 tracing::warn!(line = line.path, %error, "cannot receive for its push endpoint; it will be tried again");
                 tokio::time::sleep(LOOK).await;

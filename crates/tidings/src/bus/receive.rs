@@ -71,11 +71,14 @@ impl Line {
             if self.is_closed() {
                 return Err(LineError::Gone);
             }
+            if !self.is_ours() {
+                return Err(LineError::Elsewhere);
+            }
             let taken = self.take(max, consumer);
             if !taken.is_empty() {
                 return Ok(taken);
             }
-            if self.load().await? {
+            if self.load().await? || self.take_in().await? {
                 continue;
             }
             if wait.is_zero() {
@@ -93,6 +96,8 @@ impl Line {
         let (now, settings) = (self.now(), self.settings());
         let mut state = self.state();
         let (mut actions, freed) = state.tick(&settings, now);
+        // What is about to be another node's is handed out by that one.
+        let max = if self.fence.is_leaving() { 0 } else { max };
         let (taken, more) = state.take(max, &settings, consumer, now, || self.shared.ids.uuid(now.wall));
         let next = state.next_tick();
         drop(state);
@@ -108,7 +113,7 @@ impl Line {
     }
 
     /// Writes down that these were delivered, before anybody has them: a message that ends the process is counted, too.
-    async fn keep_deliveries(&self, taken: &[Taken]) -> Result<(), LineError> {
+    async fn keep_deliveries(self: &Arc<Self>, taken: &[Taken]) -> Result<(), LineError> {
         let mut writes = Vec::with_capacity(taken.len());
         for Taken { held, .. } in taken {
             match held.place {
@@ -127,13 +132,28 @@ impl Line {
                 }
             }
         }
-        let chunks: Vec<_> = writes.chunks(limits::TRANSACTION_WRITES).map(<[Write]>::to_vec).collect();
-        let outcomes = self.shared.store.transact_each(chunks).await;
+        let outcomes = if self.fence.is_shared() {
+            let epoch = taken.first().map_or(0, |taken| taken.held.epoch);
+            let chunks = writes.chunks(limits::TRANSACTION_WRITES - 1).map(|chunk| {
+                let mut prepared = Prepared::default();
+                chunk.iter().for_each(|write| prepared.write(write.clone()));
+                prepared.fence(self, epoch);
+                prepared
+            });
+            Prepared::run_each(&*self.shared.store, chunks.collect()).await
+        } else {
+            let chunks = writes.chunks(limits::TRANSACTION_WRITES).map(<[Write]>::to_vec).collect();
+            self.shared.store.transact_each(chunks).await
+        };
         if let Some(error) = outcomes.into_iter().find_map(Result::err) {
             let mut state = self.state();
             taken.iter().for_each(|taken| state.untake(&taken.token));
             drop(state);
             self.wake(taken.len());
+            if matches!(error, Error::Conflict { .. }) {
+                self.shared.doubt();
+                return Err(LineError::Elsewhere);
+            }
             return Err(error.into());
         }
         Ok(())
@@ -144,7 +164,7 @@ impl Line {
         let wanted = {
             let state = self.state();
             let last = state.next - 1;
-            state.main.wants_load(last) || state.front.wants_load(last)
+            state.epoch != 0 && (state.main.wants_load(last) || state.front.wants_load(last))
         };
         if wanted {
             let line = Arc::clone(self);
@@ -157,22 +177,22 @@ impl Line {
         // Whoever reads already may bring what we want.
         let _turn = self.loading.lock().await;
         for lane in [LaneId::Front, LaneId::Main] {
-            let started = {
+            let (started, epoch) = {
                 let ordered = self.settings().ordered;
                 let mut state = self.state();
                 let (last, stuck) = (state.next - 1, state.is_stuck(ordered));
-                state.lane(lane).start_load(last, stuck)
+                (state.lane(lane).start_load(last, stuck), state.epoch)
             };
             if let Some(load) = started {
-                self.load_lane(lane, load).await?;
+                self.load_lane(lane, load, epoch).await?;
             }
         }
         let ordered = self.settings().ordered;
         Ok(self.state().has_ready(ordered))
     }
 
-    async fn load_lane(&self, lane: LaneId, load: Load) -> Result<(), Error> {
-        let guard = Loading { line: self, lane, done: false };
+    async fn load_lane(&self, lane: LaneId, load: Load, epoch: u64) -> Result<(), Error> {
+        let guard = Loading { line: self, lane, epoch, done: false };
         let range = Range::Between(layout::digits(load.above + 1).into(), layout::digits(load.up_to).into());
         let query = Query::new(self.layout.partition(lane.letter())).range(range).limit(PAGE);
         let page = self.shared.store.query(layout::table(), &query).await?;
@@ -217,6 +237,9 @@ impl Line {
     ) -> Result<Vec<Taken>, LineError> {
         if self.is_closed() {
             return Err(LineError::Gone);
+        }
+        if !self.is_ours() {
+            return Err(LineError::Elsewhere);
         }
         let mut taken = Vec::new();
         let mut asked = HashSet::new();
@@ -278,20 +301,29 @@ fn read_deliveries(item: &Item, stored: &mut Stored) {
 struct Loading<'a> {
     line: &'a Line,
     lane: LaneId,
+    epoch: u64,
     done: bool,
 }
 
 impl Loading<'_> {
     fn finish(mut self, load: Load, messages: Vec<(u64, Arc<Stored>)>, whole: bool) {
         self.done = true;
-        self.line.state().lane(self.lane).finish_load(load, messages, whole);
+        let mut state = self.line.state();
+        // What somebody else has taken over since is read anew when it comes back.
+        if state.epoch == self.epoch {
+            state.lane(self.lane).finish_load(load, messages, whole);
+        }
     }
 }
 
 impl Drop for Loading<'_> {
     fn drop(&mut self) {
         if !self.done {
-            self.line.state().lane(self.lane).fail_load();
+            let mut state = self.line.state();
+            if state.epoch == self.epoch {
+                state.lane(self.lane).fail_load();
+            }
+            drop(state);
             self.line.wake(1);
         }
     }

@@ -83,6 +83,9 @@ pub fn document(stored: &Stored) -> Value {
 impl Line {
     /// Moves dead letters of this line, which is one of dead letters, to the line they came from.
     pub async fn resubmit(self: &Arc<Self>, to: &Arc<Line>, what: &Resubmit) -> Result<Resubmitted, Error> {
+        if !self.is_ours() {
+            return Err(super::line::elsewhere());
+        }
         // Nobody reads meanwhile: what we move cannot come into the window behind our back.
         let _turn = self.loading.lock().await;
         let last = what.up_to.unwrap_or_else(|| self.state().next.saturating_sub(1));

@@ -88,12 +88,18 @@ impl Line {
         let line = Arc::clone(self);
         let task = tokio::spawn(async move {
             let mut prepared = Prepared::default();
+            prepared.fence(&line, held.epoch);
             line.complete(&held, &mut prepared);
             effect.into_iter().for_each(|write| prepared.write(write));
             let outcome = prepared.run(&*line.shared.store).await;
             match &outcome {
                 Ok(_) => line.left(&token, &held, &Settlement::Complete, now),
-                Err(_) => line.state().unsettled(&token),
+                Err(error) => {
+                    line.state().unsettled(&token);
+                    if matches!(error, Error::Conflict { .. }) {
+                        line.shared.doubt();
+                    }
+                }
             }
             outcome
         });
@@ -106,6 +112,9 @@ impl Line {
     async fn settle_all(self: &Arc<Self>, settlements: Vec<(Uuid, Settlement)>) -> Vec<Result<Settled, LineError>> {
         if self.is_closed() {
             return settlements.iter().map(|_| Err(LineError::Gone)).collect();
+        }
+        if !self.is_ours() {
+            return settlements.iter().map(|_| Err(LineError::Elsewhere)).collect();
         }
         let now = self.now();
         let mut outcomes: Vec<_> = settlements.iter().map(|_| Err(LineError::LockLost)).collect();
@@ -180,7 +189,10 @@ impl Line {
         let mut groups: Vec<Vec<Move>> = Vec::new();
         for step in moves {
             let prepared = match self.prepare_move(&step, now).await {
-                Ok(prepared) => prepared,
+                Ok(mut prepared) => {
+                    prepared.fence(self, step.held.epoch);
+                    prepared
+                }
                 Err(error) => {
                     self.state().unsettled(&step.token);
                     outcomes.push((step.place, Err(error.into())));
@@ -206,6 +218,11 @@ impl Line {
                     Ok(()) => {
                         self.left(&step.token, &step.held, &step.settlement, now);
                         Ok(Settled::Done)
+                    }
+                    // Nothing else is a condition of a settlement: another node has the line, and the message.
+                    Err(Error::Conflict { .. }) if self.fence.is_shared() => {
+                        self.shared.doubt();
+                        Err(LineError::LockLost)
                     }
                     Err(error) => {
                         self.state().unsettled(&step.token);
@@ -371,7 +388,11 @@ impl Line {
             self.put_dead(message, reason, Some(description), &mut prepared).await?;
         }
         match prepared.run(&*self.shared.store).await {
-            Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
+            Ok(_) => Ok(()),
+            Err(Error::Conflict { .. }) => {
+                self.shared.doubt();
+                Ok(())
+            }
             Err(error) => Err(error),
         }
     }

@@ -58,6 +58,8 @@ pub struct Held {
     pub until: Duration,
     pub locked_until: Timestamp,
     pub consumer: Option<String>,
+    /// In which it was handed out.
+    pub epoch: u64,
     /// A settlement is being written: the lock does not expire meanwhile.
     settling: bool,
 }
@@ -79,6 +81,8 @@ pub struct Taken {
 /// What is known of a line.
 #[derive(Debug)]
 pub struct State {
+    /// In which this was read; 0: it is not ours.
+    pub epoch: u64,
     pub front: Lane,
     pub main: Lane,
     held: HashMap<Uuid, Held>,
@@ -99,8 +103,9 @@ pub struct State {
 
 impl State {
     #[must_use]
-    pub fn new(front: Lane, main: Lane, counts: Delta, next: u64) -> Self {
+    pub fn new(front: Lane, main: Lane, counts: Delta, next: u64, epoch: u64) -> Self {
         Self {
+            epoch,
             front,
             main,
             held: HashMap::new(),
@@ -179,6 +184,7 @@ impl State {
             until: now.monotonic + settings.lock,
             locked_until: now.wall.saturating_add(settings.lock).unwrap_or(Timestamp::MAX),
             consumer: consumer.map(ToOwned::to_owned),
+            epoch: self.epoch,
             settling: false,
         };
         self.expiries.insert((held.until, token));

@@ -18,6 +18,9 @@ impl Line {
     pub(super) async fn move_due(self: &Arc<Self>, now: Timestamp) -> Result<(), Error> {
         let _turn = self.timing.lock().await;
         loop {
+            if !self.is_ours() {
+                return Ok(());
+            }
             // Whatever is stored from here on says so again.
             self.state().next_due = None;
             let until = format!("{}~", layout::digits(layout::micros(now)));
@@ -53,16 +56,26 @@ impl Line {
                 _ => transactions.push(prepared),
             }
         }
+        let mut again = page.next.is_some();
         for outcome in Prepared::run_each(&*self.shared.store, transactions).await {
-            outcome?;
+            match outcome {
+                // One of them was cancelled in this moment, or another node has the line: what is left is looked up.
+                Err(Error::Conflict { .. }) => {
+                    self.shared.doubt();
+                    again = true;
+                }
+                outcome => outcome?,
+            }
         }
-        Ok(page.next.is_some())
+        Ok(again)
     }
 
     async fn prepare_due(self: &Arc<Self>, item: &Item, now: Timestamp) -> Result<Prepared, Error> {
         let mut stored = Stored::from_item(item)?;
         let mut prepared = Prepared::default();
         self.unschedule(item, &stored, &mut prepared)?;
+        // Whoever cancels it at the same time wins, or loses, but not both.
+        prepared.demand_first(Condition::Exists);
         let number = stored.sequence;
         if stored.returning {
             prepared.count(self, Delta { scheduled: -1, waiting: 1, ..Delta::default() });
@@ -147,13 +160,17 @@ impl Line {
         self.unschedule(&item, &Stored::from_item(&item)?, &mut prepared)?;
         // Whoever moves it at the same time wins, or loses, but not both.
         prepared.demand_first(Condition::Exists);
-        prepared.count(self, Delta { scheduled: -1, ..Delta::default() });
+        prepared.count_anyhow(self, Delta { scheduled: -1, ..Delta::default() });
         Ok(prepared)
     }
 
     /// Takes away what has expired, and says when the next one does.
     pub(super) async fn expire_due(self: &Arc<Self>, now: Timestamp) -> Result<(), Error> {
         let _turn = self.timing.lock().await;
+        let epoch = self.epoch();
+        if !self.is_ours() || epoch == 0 {
+            return Ok(());
+        }
         self.state().next_expiry = None;
         let mut query = Query::new(self.layout.partition("x")).limit(ROUND);
         loop {
@@ -164,7 +181,7 @@ impl Line {
                     self.expiry_at(at);
                     return Ok(());
                 }
-                if let Err(error) = self.expire_one(item, now).await {
+                if let Err(error) = self.expire_one(item, now, epoch).await {
                     self.expiry_at(now);
                     return Err(error);
                 }
@@ -176,7 +193,7 @@ impl Line {
         }
     }
 
-    async fn expire_one(self: &Arc<Self>, item: &Item, now: Timestamp) -> Result<(), Error> {
+    async fn expire_one(self: &Arc<Self>, item: &Item, now: Timestamp, epoch: u64) -> Result<(), Error> {
         let (lane, position) = layout::expiring(item)?;
         let place = Place::Lane(lane, position);
         let (known, out, unread) = {
@@ -206,7 +223,15 @@ impl Line {
             Some(found) => self.expire(place, &Stored::from_item(&found)?).await,
             None => {
                 let key = layout::table().key_of(item)?;
-                self.shared.store.transact(vec![Write::delete(layout::table(), key)]).await
+                let delete = Write::delete(layout::table(), key);
+                match self.shared.store.transact(std::iter::once(delete).chain(self.fence.check(epoch)).collect()).await
+                {
+                    Err(Error::Conflict { .. }) => {
+                        self.shared.doubt();
+                        Err(super::line::elsewhere())
+                    }
+                    outcome => outcome,
+                }
             }
         }
     }

@@ -24,13 +24,15 @@ impl Bus {
     pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let doubts = self.doubts.lock().await.take();
         let solving = tokio::spawn(solve(Arc::clone(&self), doubts));
+        let collecting = self.shared.nodes.is_some().then(|| tokio::spawn(Arc::clone(&self).collect(stop.clone())));
         let mut flushed = tokio::time::Instant::now();
         loop {
             let next = self.activate().await;
             if flushed.elapsed() >= TICK {
                 flushed = tokio::time::Instant::now();
                 self.flush(false).await;
-                for _ in 0..SWEEPS {
+                let here = self.shared.nodes.as_ref().is_none_or(|nodes| nodes.wants("bus-sweep"));
+                for _ in 0..if here { SWEEPS } else { 0 } {
                     match self.sweep().await {
                         Ok(true) => {}
                         Ok(false) => break,
@@ -48,12 +50,15 @@ impl Bus {
             }
         }
         solving.abort();
+        if let Some(collecting) = collecting {
+            let _ = collecting.await;
+        }
     }
 
     /// Does what is due by now in every line; says how long until there is more.
     pub async fn activate(&self) -> Duration {
         let mut next = TICK;
-        for line in self.lines() {
+        for line in self.lines().into_iter().filter(|line| line.is_ours()) {
             if let Some(soon) = line.tick() {
                 next = next.min(soon);
             }
@@ -78,6 +83,7 @@ impl Bus {
     /// Does everything that is due, and waits for it: for tests, and for the last moment.
     pub async fn settle_time(&self) -> Result<(), Error> {
         for line in self.lines() {
+            line.take_in().await?;
             line.tick();
             let now = self.shared.clock.now();
             line.move_due(now).await?;
@@ -88,8 +94,7 @@ impl Bus {
 
     /// Keeps the places of heads that have moved.
     pub async fn flush(&self, last: bool) {
-        let writes: Vec<Vec<Write>> =
-            self.lines().iter().filter_map(|line| line.flush(last)).map(|w| vec![w]).collect();
+        let writes: Vec<Vec<Write>> = self.lines().iter().filter_map(|line| line.flush(last)).collect();
         if !writes.is_empty() {
             // What is not kept costs a longer way from the old head after a restart, and nothing else.
             drop(self.shared.store.transact_each(writes).await);

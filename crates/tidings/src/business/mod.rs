@@ -61,8 +61,8 @@ impl Business {
 }
 
 #[must_use]
-pub fn tables() -> [&'static Table; 4] {
-    [handled::table(), invoices::table(), service_requests::table(), transfers::table()]
+pub fn tables() -> [&'static Table; 5] {
+    [handled::table(), invoices::table(), invoices::share::table(), service_requests::table(), transfers::table()]
 }
 
 #[must_use]

@@ -20,6 +20,7 @@ mod listen;
 pub mod log;
 pub mod message_types;
 pub mod monitors;
+pub mod node;
 pub mod notification_center;
 pub mod ntfy;
 pub mod outbound;
@@ -74,6 +75,7 @@ pub struct Config {
     /// For links in mails and pushes.
     pub public_url: String,
     pub store: store::Store,
+    pub node: node::Node,
     pub email: email::Email,
     pub ntfy: ntfy::Ntfy,
     pub push: push::Push,
@@ -128,6 +130,7 @@ impl Default for Config {
             stage: Stage::Dev,
             public_url: url_of(listen),
             store: store::Store::default(),
+            node: node::Node::default(),
             email: email::Email::default(),
             ntfy: ntfy::Ntfy::default(),
             push: push::Push::default(),
@@ -227,6 +230,7 @@ impl Config {
             check.key("public_url").url(&self.public_url, &["http", "https"]);
         }
         self.store.check(&mut check.key("store"));
+        self.node.check(&mut check.key("node"));
         self.email.check(&mut check.key("email"));
         self.ntfy.check(&mut check.key("ntfy"));
         self.push.check(&mut check.key("push"));

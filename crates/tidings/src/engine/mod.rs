@@ -22,6 +22,8 @@ pub struct Opened {
     pub store: Arc<dyn Store>,
     /// The same store, if it is the embedded one.
     pub embedded: Option<Arc<Embedded>>,
+    /// Whether other nodes may work on it, too.
+    pub shared: bool,
     pub metrics: Arc<Metrics>,
 }
 
@@ -35,7 +37,12 @@ pub async fn open(config: &Config, surroundings: &Surroundings) -> Result<Opened
     match config.store.engine {
         Engine::Embedded => {
             let embedded = Arc::new(embedded(config, surroundings, &metrics)?);
-            Ok(Opened { store: Arc::clone(&embedded) as Arc<dyn Store>, embedded: Some(embedded), metrics })
+            Ok(Opened {
+                store: Arc::clone(&embedded) as Arc<dyn Store>,
+                embedded: Some(embedded),
+                shared: false,
+                metrics,
+            })
         }
         Engine::DynamoDb => {
             // The administrator's token and uploads are kept there.
@@ -44,7 +51,7 @@ pub async fn open(config: &Config, surroundings: &Surroundings) -> Result<Opened
             let (clock, ids) = (Arc::clone(&surroundings.clock), Arc::clone(&surroundings.ids));
             let dynamo = dynamo(config, clock, ids).await?;
             require_tables(&dynamo, config).await?;
-            Ok(Opened { store: Arc::new(dynamo), embedded: None, metrics })
+            Ok(Opened { store: Arc::new(dynamo), embedded: None, shared: true, metrics })
         }
     }
 }

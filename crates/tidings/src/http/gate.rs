@@ -36,6 +36,7 @@ pub struct Gate {
     access: Access,
     params: Vec<&'static str>,
     key_in_url: bool,
+    at_owner: bool,
     body_rule: BodyRule,
     metrics: RouteMetrics,
 }
@@ -136,6 +137,7 @@ impl Gate {
             access: route.access.clone(),
             params: route.params.iter().map(|param| param.0).collect(),
             key_in_url: route.key_in_url,
+            at_owner: route.at_owner,
             body_rule: route.body_rule,
             metrics,
         }
@@ -158,10 +160,22 @@ impl Gate {
         let has_body = !matches!(parts.method, Method::GET | Method::HEAD);
         let body = match self.body_rule {
             BodyRule::Upload => body,
-            BodyRule::Document if !has_body => Body::empty(),
+            BodyRule::Document if !has_body => {
+                if self.at_owner
+                    && let Some(answer) = services.forward(&mut parts, &bytes::Bytes::new(), correlation).await?
+                {
+                    return Ok(answer);
+                }
+                Body::empty()
+            }
             BodyRule::Document => {
                 let limits = &services.limits;
                 let bytes = body::read(&parts.headers, body, limits.body_bytes(), limits.timeout()).await?;
+                if self.at_owner
+                    && let Some(answer) = services.forward(&mut parts, &bytes, correlation).await?
+                {
+                    return Ok(answer);
+                }
                 if let (Some(caller), true) = (&caller, parts.method == Method::POST)
                     && parts.headers.contains_key(idempotency::HEADER)
                 {

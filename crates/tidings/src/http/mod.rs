@@ -20,7 +20,7 @@ mod server;
 mod throttle;
 
 pub use body::read as read_body;
-pub use correlation::CorrelationId;
+pub use correlation::{CorrelationId, HEADER as CORRELATION_HEADER};
 pub use cursor::Sealer;
 pub use extract::{Json, JsonText, media_type};
 pub use gate::{Gatekeeper, Peer};
@@ -63,6 +63,7 @@ pub fn routes() -> Vec<Route> {
     routes.extend(crate::tickets::http::routes());
     routes.extend(crate::business::routes());
     routes.extend(crate::admin::routes());
+    routes.extend(crate::nodes::http::routes());
     routes
 }
 

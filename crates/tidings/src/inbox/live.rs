@@ -49,6 +49,13 @@ impl Live {
         }
     }
 
+    /// Lets everybody who listens look again: another node may have stored something.
+    pub fn announce_to_all(&self) {
+        if self.listening.load(Ordering::Acquire) > 0 {
+            self.users().values().for_each(|(news, _)| news.notify_waiters());
+        }
+    }
+
     /// Listens for a user's news from now on.
     #[must_use]
     pub fn listen(self: &Arc<Self>, user: &str) -> Listener {

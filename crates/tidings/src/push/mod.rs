@@ -12,7 +12,7 @@ mod record;
 mod refusal;
 mod subscribe;
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -49,6 +49,8 @@ pub struct Push {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
     keep_seconds: i64,
+    /// Other nodes publish, too, and nobody here hears of it at once.
+    shared: AtomicBool,
     waiting: mpsc::Sender<Waiting>,
     live: broadcast::Sender<Arc<Message>>,
     /// The `seq` of the last message that was announced.
@@ -85,7 +87,17 @@ impl Push {
         let (close, closing) = oneshot::channel();
         let writer = Mutex::new(Some((close, tokio::spawn(writer.run(queue, closing)))));
         let keep_seconds = i64::try_from(keep_hours.saturating_mul(3600)).unwrap_or(i64::MAX / 2);
-        Ok(Arc::new(Self { store, clock, ids, keep_seconds, waiting, live, head, writer }))
+        let shared = AtomicBool::new(false);
+        Ok(Arc::new(Self { store, clock, ids, keep_seconds, shared, waiting, live, head, writer }))
+    }
+
+    /// Looks now and then for what other nodes have published.
+    pub fn share(&self) {
+        self.shared.store(true, Ordering::Release);
+    }
+
+    fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Acquire)
     }
 
     /// Writes what is waiting, and nothing more: for the end, when nobody publishes any longer.

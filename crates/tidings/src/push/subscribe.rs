@@ -1,6 +1,6 @@
 //! What a subscriber gets: first what is kept, if asked for, then what comes, with a sign of life in between.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,6 +27,11 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(45);
 const MOST_TOPICS: usize = 100;
 /// Stored messages read at once, for each topic.
 const PAGE: usize = 100;
+/// How often it is looked what other nodes have published; how far back, in microseconds, since clocks differ and a
+/// message is stored a little after the moment it is numbered for; and how many messages are known by their ids.
+const LOOK: Duration = Duration::from_secs(1);
+const SLACK: i64 = 5_000_000;
+const REMEMBERED: usize = 4096;
 
 /// How messages are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,6 +173,9 @@ pub struct Subscription {
     replay: Option<Replay>,
     opened: bool,
     keep_alive: Interval,
+    /// What was shown lately, where nodes publish beside each other: their numbers are not in order.
+    recent: Recent,
+    look: Option<Interval>,
 }
 
 impl Subscription {
@@ -180,10 +188,19 @@ impl Subscription {
             seen.insert(topic.clone(), push.before(topic, &wanted.since, head).await?);
         }
         let replay = (wanted.since != Since::None).then(|| Replay::after(&seen));
+        let (mut recent, mut look) = (Recent::default(), None);
+        if push.is_shared() {
+            if wanted.since == Since::None {
+                let now = push.clock.now().as_microsecond();
+                seen.values_mut().for_each(|seq| *seq = now.max(*seq));
+            }
+            recent.learn(&push, &seen).await?;
+            look = Some(interval_at(Instant::now() + LOOK, LOOK));
+        }
         let mut keep_alive = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let opened = wanted.poll;
-        Ok(Self { push, wanted, stop, live, seen, replay, opened, keep_alive })
+        Ok(Self { push, wanted, stop, live, seen, replay, opened, keep_alive, recent, look })
     }
 
     /// The next piece of the answer; `None` at its end.
@@ -217,6 +234,7 @@ impl Subscription {
                     Err(RecvError::Lagged(_)) => self.replay = Some(Replay::after(&self.seen)),
                     Err(RecvError::Closed) => return None,
                 },
+                () = tick(&mut self.look) => self.replay = Some(Replay::after(&before(&self.seen))),
                 _ = self.keep_alive.tick() => return Some(self.sign(Event::Keepalive)),
                 () = turned_true(&mut self.stop) => return None,
             }
@@ -228,10 +246,14 @@ impl Subscription {
         let seen = self.seen.get_mut(&message.topic)?;
         // What is not kept comes by air alone, so it cannot come twice.
         if message.expires.is_some() {
-            if message.seq <= *seen {
+            let is_new = match self.push.is_shared() {
+                true => message.seq > seen.saturating_sub(SLACK) && self.recent.insert(&message.id),
+                false => message.seq > *seen,
+            };
+            if !is_new {
                 return None;
             }
-            *seen = message.seq;
+            *seen = message.seq.max(*seen);
         }
         self.wanted.filter.fits(message).then(|| self.wanted.format.write(message))
     }
@@ -265,6 +287,53 @@ impl Push {
                 page.items.first().and_then(|item| item.int("seq")).map_or(i64::MIN, |seq| seq - 1)
             }
         })
+    }
+}
+
+/// What was shown lately.
+#[derive(Default)]
+struct Recent {
+    ids: HashSet<String>,
+    order: VecDeque<String>,
+}
+
+impl Recent {
+    /// Says whether it is new.
+    fn insert(&mut self, id: &str) -> bool {
+        if !self.ids.insert(id.to_owned()) {
+            return false;
+        }
+        self.order.push_back(id.to_owned());
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+        true
+    }
+
+    /// What was there before is not new, although another look will bring it.
+    async fn learn(&mut self, push: &Push, seen: &BTreeMap<String, i64>) -> Result<(), Error> {
+        for (topic, seq) in seen {
+            let range = Range::Between(seq.saturating_sub(SLACK).into(), (*seq).into());
+            let page = push.store.query(table(), &Query::new(topic).range(range).limit(PAGE)).await?;
+            for item in &page.items {
+                self.insert(&Message::from_item(item)?.id);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where to look again from.
+fn before(seen: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
+    seen.iter().map(|(topic, seq)| (topic.clone(), seq.saturating_sub(SLACK))).collect()
+}
+
+async fn tick(interval: &mut Option<Interval>) {
+    match interval {
+        Some(interval) => drop(interval.tick().await),
+        None => std::future::pending().await,
     }
 }
 

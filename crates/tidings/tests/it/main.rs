@@ -26,6 +26,7 @@ mod inbox;
 mod incidents;
 mod lists;
 mod messages;
+mod nodes;
 mod observability;
 mod openapi;
 mod processes;

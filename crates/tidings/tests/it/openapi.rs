@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 136] = [
+const EXPECTED: [&str; 137] = [
     "DELETE /api/schedules/{name}",
     "DELETE /authorized-accounts",
     "DELETE /bus/{entity}",
@@ -65,6 +65,7 @@ const EXPECTED: [&str; 136] = [
     "GET /incidents/{id}",
     "GET /invoices/{invoiceId}",
     "GET /metrics",
+    "GET /nodes",
     "GET /notification-map",
     "GET /notification-map/{product}/{supportGroup}",
     "GET /notifications",

@@ -41,6 +41,7 @@ pub fn routes() -> Vec<Route> {
     for path in paths!("/purge") {
         routes.push(
             Route::new(Method::POST, path, "Delete every message: active, locked, scheduled and deferred", purge)
+                .at_owner()
                 .scopes(&[Scope::Operate])
                 .answer::<Purged>(200, "They are gone"),
         );
@@ -138,7 +139,7 @@ pub async fn empty(
                 services.bus.carried_out(planned).await?;
                 return Ok(purged);
             }
-            Err(Error::Conflict { .. }) => {}
+            Err(Error::Conflict { .. }) => services.bus.sync_entities().await?,
             Err(error) => return Err(error.into()),
         }
     }

@@ -31,30 +31,37 @@ pub fn routes() -> Vec<Route> {
             .scopes(&[Scope::Read])
             .answer::<EntityList>(200, "Queues and topics in the order of their names"),
         Route::new(Method::GET, "/bus/{entity}", "One queue or topic", get)
+            .at_owner()
             .scopes(&[Scope::Read])
             .answer::<EntityView>(200, "The entity"),
         Route::new(Method::PUT, "/bus/{entity}", "Make or change a queue or topic", put)
+            .at_owner()
             .scopes(&[Scope::Operate])
             .body::<EntityBody>()
             .answer::<EntityView>(200, "It was changed; its messages stay")
             .answer::<EntityView>(201, "It was made")
             .answer_empty(409, "It is in the configuration file, or of the other kind"),
         Route::new(Method::DELETE, "/bus/{entity}", "Delete a queue or topic with its messages", delete)
+            .at_owner()
             .scopes(&[Scope::Operate])
             .answer_empty(204, "It is deleted")
             .answer_empty(409, "It is in the configuration file, or declared from the start"),
         Route::new(Method::GET, "/bus/{entity}/subscriptions", "The subscriptions of a topic", subscriptions)
+            .at_owner()
             .scopes(&[Scope::Read])
             .answer::<SubscriptionList>(200, "In the order of their names"),
         Route::new(Method::GET, subscription, "One subscription", get)
+            .at_owner()
             .scopes(&[Scope::Read])
             .answer::<EntityView>(200, "The subscription"),
         Route::new(Method::PUT, subscription, "Make or change a subscription", put)
+            .at_owner()
             .scopes(&[Scope::Operate])
             .body::<EntityBody>()
             .answer::<EntityView>(200, "It was changed; its messages stay")
             .answer::<EntityView>(201, "It was made; it gets what is sent from now on"),
         Route::new(Method::DELETE, subscription, "Delete a subscription with its messages", delete)
+            .at_owner()
             .scopes(&[Scope::Operate])
             .answer_empty(204, "It is deleted"),
     ]
@@ -207,9 +214,10 @@ impl EntityView {
     }
 }
 
-async fn list(State(services): State<Services>) -> impl IntoResponse {
+async fn list(State(services): State<Services>) -> Result<impl IntoResponse, Problem> {
+    services.bus.refresh().await?;
     let items = services.bus.entities().iter().map(|entity| EntityView::of(entity)).collect();
-    Json(StatusCode::OK, EntityList { items, cursor: None })
+    Ok(Json(StatusCode::OK, EntityList { items, cursor: None }))
 }
 
 async fn get(State(services): State<Services>, place: Place) -> Result<impl IntoResponse, Problem> {
@@ -261,7 +269,8 @@ async fn put(
                 services.bus.carried_out(planned).await?;
                 return Ok(Json(status, EntityView::find(&services, path)?));
             }
-            Err(Error::Conflict { .. }) => {}
+            // Another node may have changed it.
+            Err(Error::Conflict { .. }) => services.bus.sync_entities().await?,
             Err(error) => return Err(error.into()),
         }
     }
@@ -323,7 +332,7 @@ async fn delete(
                 services.bus.carried_out(planned).await?;
                 return Ok(StatusCode::NO_CONTENT);
             }
-            Err(Error::Conflict { .. }) => {}
+            Err(Error::Conflict { .. }) => services.bus.sync_entities().await?,
             Err(error) => return Err(error.into()),
         }
     }

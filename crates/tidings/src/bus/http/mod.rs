@@ -8,6 +8,8 @@ pub mod resubmit;
 mod send;
 pub mod view;
 
+pub use receive::WAIT_SECONDS;
+
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
@@ -113,6 +115,7 @@ impl From<LineError> for Problem {
         let detail = error.to_string();
         match error {
             LineError::Gone => Self::new(StatusCode::GONE, "gone", detail),
+            LineError::Elsewhere => Self::new(StatusCode::SERVICE_UNAVAILABLE, "elsewhere", detail).retry_after(1),
             LineError::LockLost => Self::new(StatusCode::NOT_FOUND, "lock-lost", detail),
             LineError::AlreadyDead => Self::conflict(detail),
             LineError::Store(error) => error.into(),

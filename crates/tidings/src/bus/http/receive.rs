@@ -35,6 +35,7 @@ pub fn routes() -> Vec<Route> {
     for path in paths!("/messages/head") {
         routes.push(
             Route::new(Method::POST, path, "Receive a message under a lock (peek-lock)", peek_lock)
+                .at_owner()
                 .scopes(&[Scope::Consume])
                 .params(wait)
                 .answer_as::<String>(201, "The message; BrokerProperties and Location say the rest", "*/*")
@@ -43,6 +44,7 @@ pub fn routes() -> Vec<Route> {
         );
         routes.push(
             Route::new(Method::DELETE, path, "Receive a message and delete it", receive_and_delete)
+                .at_owner()
                 .scopes(&[Scope::Consume])
                 .params(wait)
                 .answer_as::<String>(200, "The message, which is gone with that", "*/*")
@@ -53,12 +55,14 @@ pub fn routes() -> Vec<Route> {
     for path in paths!("/messages/{message}/{lockToken}") {
         routes.push(
             Route::new(Method::DELETE, path, "Complete a message", complete)
+                .at_owner()
                 .scopes(&[Scope::Consume])
                 .answer_empty(200, "It is done and deleted")
                 .answer_empty(404, "The lock is lost or unknown"),
         );
         routes.push(
             Route::new(Method::PUT, path, "Abandon a message: it is received again", abandon)
+                .at_owner()
                 .scopes(&[Scope::Consume])
                 .params(&[Param("delaySeconds", "Wait so long before the next delivery, 0 to 604800")])
                 .body::<Map<String, Value>>()
@@ -67,6 +71,7 @@ pub fn routes() -> Vec<Route> {
         );
         routes.push(
             Route::new(Method::POST, path, "Renew a lock", renew)
+                .at_owner()
                 .scopes(&[Scope::Consume])
                 .answer::<Renewed>(200, "The lock lasts longer")
                 .answer_empty(404, "The lock is lost or unknown"),
@@ -75,6 +80,7 @@ pub fn routes() -> Vec<Route> {
     for path in paths!("/receive") {
         routes.push(
             Route::new(Method::POST, path, "Receive messages under locks", receive)
+                .at_owner()
                 .scopes(&[Scope::Consume])
                 .body::<ReceiveBody>()
                 .answer::<Received>(200, "The messages, if any came in time"),
@@ -83,6 +89,7 @@ pub fn routes() -> Vec<Route> {
     for path in paths!("/settle") {
         routes.push(
             Route::new(Method::POST, path, "Settle messages, each on its own", settle)
+                .at_owner()
                 .scopes(&[Scope::Consume])
                 .body::<Vec<SettleBody>>()
                 .answer::<SettledList>(200, "What came of each"),

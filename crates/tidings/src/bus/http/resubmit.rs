@@ -29,6 +29,7 @@ pub fn routes() -> Vec<Route> {
     ["/bus/{entity}/$deadletterqueue/resubmit", "/bus/{entity}/subscriptions/{subscription}/$deadletterqueue/resubmit"]
         .map(|path| {
             Route::new(Method::POST, path, "Send dead letters back to where they came from", resubmit)
+                .at_owner()
                 .scopes(&[Scope::Operate])
                 .body::<ResubmitBody>()
                 .answer::<ResubmitView>(200, "What was sent back; their deliveries are counted anew")

@@ -94,6 +94,7 @@ async fn upload(
     let (product, file, file_type) = form.checked()?;
     let kept = tokio::task::spawn_blocking(move || file.keep()).await;
     let kept = kept.map_err(|error| unkept(&error))?.map_err(|error| unkept(&error))?;
+    services.business.invoices.share(&kept).await?;
     Box::pin(answer(&services, &caller, &correlation, &headers, product, (kept, file_type))).await
 }
 

@@ -11,6 +11,7 @@ pub mod fields;
 pub mod files;
 pub mod http;
 pub mod ocr;
+pub mod share;
 pub mod sniff;
 
 use std::path::PathBuf;
@@ -123,6 +124,8 @@ pub struct Invoices {
     clock: Arc<dyn Clock>,
     ingest: Arc<Ingest>,
     pub files: Files,
+    /// Other nodes need them, too.
+    is_shared: bool,
     reader: Reader,
     fetcher: Result<Fetcher, String>,
 }
@@ -137,8 +140,17 @@ impl Invoices {
             clock: Arc::clone(&ingest.clock),
             ingest: Arc::clone(ingest),
             files,
+            is_shared: config.store.engine == crate::config::store::Engine::DynamoDb,
             reader: Reader::new(&config.invoices),
             fetcher: Fetcher::new(config),
+        }
+    }
+
+    /// Lets other nodes have a file that was received here.
+    pub async fn share(&self, file: &Kept) -> Result<(), Error> {
+        match self.files.path(&file.hash).filter(|_| self.is_shared) {
+            Some(path) => share::put(&*self.store, &path, &file.hash).await,
+            None => Ok(()),
         }
     }
 
@@ -283,7 +295,11 @@ impl Invoices {
     /// The file of an invoice: ours, or fetched by https within the limit.
     async fn file(&self, invoice: &Invoice, limit: Duration) -> Result<File, Failure> {
         if let Some(hash) = invoice.file_url.strip_prefix(OWN_FILE) {
-            let path = self.files.path(hash).filter(|path| path.exists());
+            let mut path = self.files.path(hash).filter(|path| path.exists());
+            if path.is_none() && self.is_shared {
+                let fetched = share::fetch(&*self.store, &self.files, hash).await;
+                path = fetched.map_err(|error| Failure::Here(error.to_string()))?;
+            }
             return path.map(File::Ours).ok_or_else(|| Failure::File("there is no such file in the store".to_owned()));
         }
         match &self.fetcher {

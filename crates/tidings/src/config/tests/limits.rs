@@ -48,6 +48,7 @@ fn ranges_end_where_they_say() {
     check_range("retention.dedupe_hours", 1, 8760);
     check_range("store.cache_mb", 8, 1_048_576);
     check_range("store.reserve_mb", 0, 1_048_576);
+    check_range("node.lease_seconds", 2, 300);
 }
 
 #[test]

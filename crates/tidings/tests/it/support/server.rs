@@ -66,6 +66,16 @@ impl TestServer {
         Self::run(app, data, clock)
     }
 
+    /// One of several servers over one store. All but the first know the administrator's token from the first.
+    pub async fn among(store: Arc<dyn Store>, clock: Arc<ManualClock>, first: Option<&Self>) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        if let Some(first) = first {
+            std::fs::write(data.path().join("admin.token"), first.admin_token()).unwrap();
+        }
+        let app = App::open_among(config(data.path()), surroundings(&clock), store).await.unwrap();
+        Self::run(app, data, clock)
+    }
+
     fn run(app: App, data: TempDir, clock: Arc<ManualClock>) -> Self {
         let admin_token = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
         let (stop, stopped) = oneshot::channel();

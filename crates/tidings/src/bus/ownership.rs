@@ -1,0 +1,317 @@
+//! Who has which entity, where several nodes share the store.
+//!
+//! `tend` is called after every look at the nodes: it takes over what this node should have and nobody alive has, lets go
+//! of what another one should have, and gives up at once what another one has taken.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidings_store::Error;
+use tokio::sync::watch;
+
+use super::entity::Entity;
+use super::fence::Fence;
+use super::layout::{self, Delta};
+use super::line::Line;
+use super::message::Message;
+use super::prepared::Sent;
+use super::{Bus, BusError, Way};
+use crate::nodes::{Holder, Nodes};
+use crate::workers::turned_true;
+
+/// How often what was posted by other nodes is looked for, and what they have scheduled.
+const POSTS_EVERY: Duration = Duration::from_millis(500);
+const TIMED_EVERY: u32 = 4;
+
+/// Where the lines of an entity are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Where {
+    Here,
+    At(String),
+    /// Between two nodes: in a moment somebody has them.
+    Nowhere,
+}
+
+impl Bus {
+    /// Does what follows from who is there.
+    pub async fn tend(&self) -> Result<(), Error> {
+        let Some(nodes) = self.shared.nodes.clone() else { return Ok(()) };
+        self.sync_entities().await?;
+        for entity in self.entities() {
+            self.tend_one(&nodes, &entity).await?;
+        }
+        self.forget_gone(&nodes).await
+    }
+
+    async fn tend_one(&self, nodes: &Nodes, entity: &Entity) -> Result<(), Error> {
+        let generation = &entity.record.generation;
+        let (fence, lease) = (self.shared.fence(generation), Fence::lease(generation));
+        let epoch = fence.epoch();
+        if epoch == 0 {
+            if nodes.wants(&lease) {
+                self.claim(generation).await?;
+            }
+            return Ok(());
+        }
+        let known = nodes.lease_of(&lease).filter(|_| nodes.holder(&lease) == Holder::Me);
+        if !nodes.believes() || known.is_none_or(|known| known.epoch != epoch) {
+            tracing::warn!(entity = entity.record.path, "another node has taken it over");
+            self.give_up(entity).await;
+        } else if nodes.wants(&lease) {
+            fence.set(epoch);
+        } else {
+            self.leave(nodes, entity, epoch).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes an entity over if nobody has it; says nothing if somebody was faster.
+    pub(super) async fn claim(&self, generation: &str) -> Result<(), Error> {
+        let Some(nodes) = &self.shared.nodes else { return Ok(()) };
+        let _changing = self.changing.lock().await;
+        let fence = self.shared.fence(generation);
+        if fence.epoch() != 0 {
+            return Ok(());
+        }
+        let Some(entity) = self.entities().into_iter().find(|entity| entity.record.generation == generation) else {
+            return Ok(());
+        };
+        let raise = |epoch| vec![Fence::raise(generation, epoch)];
+        let Some(epoch) = nodes.take(&Fence::lease(generation), raise).await? else { return Ok(()) };
+        // From here on nobody else's writes go through, so what is read now is how things are.
+        let counts = self.shared.store.get(layout::table(), &layout::counts_key(generation)).await?.unwrap_or_default();
+        for line in entity.lines() {
+            line.take_over(Delta::read(&counts, line.layout.generation()), epoch).await?;
+        }
+        fence.set(epoch);
+        entity.lines().for_each(|line| line.ready.notify_waiters());
+        self.shared.alarm.notify_one();
+        tracing::info!(entity = entity.record.path, epoch, "this node has it now");
+        Ok(())
+    }
+
+    async fn give_up(&self, entity: &Entity) {
+        let _changing = self.changing.lock().await;
+        self.shared.fence(&entity.record.generation).set(0);
+        entity.lines().for_each(|line| line.give_up());
+    }
+
+    /// Lets go of an entity that another node should have: first of what is handed out, as long as locks last.
+    async fn leave(&self, nodes: &Nodes, entity: &Entity, epoch: u64) -> Result<(), Error> {
+        let fence = self.shared.fence(&entity.record.generation);
+        if !fence.is_leaving() {
+            fence.begin_to_leave();
+            entity.lines().for_each(|line| line.ready.notify_waiters());
+        }
+        // Locks expire, and nothing more is handed out: this ends.
+        if entity.lines().any(|line| line.holds_locks()) {
+            return Ok(());
+        }
+        tracing::info!(entity = entity.record.path, "another node should have it: letting go");
+        self.release(nodes, entity, epoch).await
+    }
+
+    async fn release(&self, nodes: &Nodes, entity: &Entity, epoch: u64) -> Result<(), Error> {
+        let heads: Vec<_> = entity.lines().filter_map(|line| line.flush(true)).collect();
+        self.give_up(entity).await;
+        // What is not kept costs a longer way from the old head, and nothing else.
+        drop(self.shared.store.transact_each(heads).await);
+        nodes.give_back(&Fence::lease(&entity.record.generation), epoch).await
+    }
+
+    /// Lets go of everything, at the end.
+    pub async fn release_all(&self) {
+        let Some(nodes) = &self.shared.nodes else { return };
+        for entity in self.entities() {
+            let epoch = self.shared.fence(&entity.record.generation).epoch();
+            if epoch != 0
+                && let Err(error) = self.release(nodes, &entity, epoch).await
+            {
+                tracing::warn!(%error, entity = entity.record.path, "it is taken over when the lease has run out");
+            }
+        }
+    }
+
+    /// Forgets leases on entities that are no more, one node for all.
+    async fn forget_gone(&self, nodes: &Nodes) -> Result<(), Error> {
+        let known: std::collections::HashSet<String> =
+            self.entities().iter().map(|entity| entity.record.generation.clone()).collect();
+        self.shared.fences.retain(|generation| known.contains(generation));
+        if !nodes.wants("bus-sweep") {
+            return Ok(());
+        }
+        let prefix = Fence::lease("");
+        for lease in nodes.leases(&prefix) {
+            let generation = lease.strip_prefix(&prefix).unwrap_or_default();
+            // One that was made since we looked has its counts.
+            if !known.contains(generation)
+                && self.shared.store.get(layout::table(), &layout::counts_key(generation)).await?.is_none()
+            {
+                nodes.drop_lease(&lease).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what other nodes changed of queues, topics and subscriptions.
+    pub async fn sync_entities(&self) -> Result<(), Error> {
+        if self.shared.nodes.is_none() {
+            return Ok(());
+        }
+        let version = self.shared.store.get(layout::table(), &layout::version_key()).await?;
+        let version = version.and_then(|item| item.int("n")).unwrap_or(0);
+        if self.version.load(Ordering::Acquire) == version {
+            return Ok(());
+        }
+        let records = self.stored_records().await?;
+        let before = self.records();
+        for record in &records {
+            if !before.contains(record) {
+                let closing: Vec<Arc<Line>> = self.lines_named(&record.path);
+                self.install(record.clone()).await?;
+                let kept = self.lines_named(&record.path);
+                closing
+                    .iter()
+                    .filter(|line| !kept.iter().any(|new| Arc::ptr_eq(line, new)))
+                    .for_each(|line| line.close());
+            }
+        }
+        for record in before.iter().filter(|record| !records.iter().any(|known| known.path == record.path)) {
+            let closing = self.lines_named(&record.path);
+            self.uninstall(record);
+            closing.iter().for_each(|line| line.close());
+        }
+        self.version.store(version, Ordering::Release);
+        Ok(())
+    }
+
+    fn lines_named(&self, path: &str) -> Vec<Arc<Line>> {
+        let Some(path) = super::Path::parse(path) else { return Vec::new() };
+        let line = self.line(&path).ok();
+        let dead = self.line(&path.dead_letters()).ok();
+        line.into_iter().chain(dead).collect()
+    }
+
+    /// Where the lines of an entity are; takes them over if nobody has them.
+    pub async fn whereabouts(&self, name: &str) -> Result<Where, Error> {
+        let Some(nodes) = &self.shared.nodes else { return Ok(Where::Here) };
+        if self.entity(name).is_err() {
+            // It may be new; and if it is not there at all, that can be said here.
+            self.sync_entities().await?;
+        }
+        let Ok(entity) = self.entity(name) else { return Ok(Where::Here) };
+        if !nodes.believes() {
+            nodes.look().await?;
+            self.tend().await?;
+        }
+        let generation = &entity.record.generation;
+        let fence = self.shared.fence(generation);
+        if fence.epoch() == 0 && nodes.is_free(&Fence::lease(generation)) {
+            self.claim(generation).await?;
+        }
+        if fence.epoch() != 0 {
+            return Ok(Where::Here);
+        }
+        Ok(match nodes.holder(&Fence::lease(generation)) {
+            Holder::At(address) => Where::At(address),
+            Holder::Me | Holder::Nobody => Where::Nowhere,
+        })
+    }
+
+    /// Sends on a store that is shared: straight where the entity is ours, else by post.
+    pub(super) async fn send_among(&self, entity: &Entity, messages: Vec<Message>) -> Result<Vec<Sent>, BusError> {
+        let fence = self.shared.fence(&entity.record.generation);
+        let ours = fence.epoch() != 0 && self.shared.nodes.as_ref().is_some_and(|nodes| nodes.believes());
+        if !ours {
+            return Ok(self.send_by(entity, messages, Way::Post).await?.0);
+        }
+        let (mut sent, refused) = self.send_by(entity, messages, Way::Straight).await?;
+        if !refused.is_empty() {
+            // It changed hands in this moment.
+            self.shared.doubt();
+            sent.extend(self.send_by(entity, refused, Way::Post).await?.0);
+        }
+        Ok(sent)
+    }
+
+    /// The counts of entities that other nodes have, as they are in the store.
+    pub async fn refresh(&self) -> Result<(), Error> {
+        if self.shared.nodes.is_none() {
+            return Ok(());
+        }
+        for entity in self.entities() {
+            self.refresh_one(&entity).await?;
+        }
+        Ok(())
+    }
+
+    async fn refresh_one(&self, entity: &Entity) -> Result<(), Error> {
+        let fence = self.shared.fence(&entity.record.generation);
+        // No transaction of ours is under way meanwhile.
+        let _turn = fence.turn.lock().await;
+        let key = layout::counts_key(&entity.record.generation);
+        let counts = self.shared.store.get(layout::table(), &key).await?.unwrap_or_default();
+        for line in entity.lines() {
+            line.state().counts = Delta::read(&counts, line.layout.generation());
+        }
+        Ok(())
+    }
+
+    /// Takes in everything that was posted: for tests, which do not wait for the next look.
+    pub async fn collect_posts(&self) -> Result<(), Error> {
+        for line in self.lines().into_iter().filter(|line| line.is_ours()) {
+            line.has_post.store(true, Ordering::Release);
+            line.take_in().await?;
+        }
+        Ok(())
+    }
+
+    /// Looks now and then for what other nodes have posted and scheduled, until told to stop.
+    pub(super) async fn collect(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut round = 0_u32;
+        loop {
+            round = round.wrapping_add(1);
+            for entity in self.entities() {
+                if self.shared.fence(&entity.record.generation).epoch() == 0 {
+                    continue;
+                }
+                if round.is_multiple_of(TIMED_EVERY)
+                    && let Err(error) = self.refresh_one(&entity).await
+                {
+                    tracing::warn!(%error, entity = entity.record.path, "its counts cannot be read; later");
+                }
+                for line in entity.lines() {
+                    let letters = line.dead().is_none();
+                    if !letters && round.is_multiple_of(TIMED_EVERY) {
+                        line.due_at(tidings_core::time::Timestamp::MIN);
+                    }
+                    if !letters || round.is_multiple_of(TIMED_EVERY) {
+                        line.posted();
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(POSTS_EVERY) => {}
+                () = turned_true(&mut stop) => return,
+            }
+        }
+    }
+}
+
+impl Line {
+    /// Whether anybody has messages of it.
+    pub(super) fn holds_locks(self: &Arc<Self>) -> bool {
+        self.tick();
+        self.state().held_len() > 0
+    }
+
+    /// Waits until this node may have the line, for a while.
+    pub(super) async fn wait_for_ours(&self, most: Duration, stopping: &mut watch::Receiver<bool>) {
+        tokio::select! {
+            () = tokio::time::sleep(most) => {}
+            () = self.ready.notified() => {}
+            () = turned_true(stopping) => {}
+        }
+    }
+}

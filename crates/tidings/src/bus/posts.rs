@@ -1,0 +1,163 @@
+//! Messages for a line that this process does not have: they are posted, in the sender's own transaction, and whoever has
+//! the line takes them in. A post changes nothing that two could be in each other's way for, and it fails for nobody's
+//! sake but the sender's.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidings_core::time::Timestamp;
+use tidings_store::{Condition, Error, Query, Value, Write};
+
+use super::layout::{self, Delta, LaneId};
+use super::line::Line;
+use super::message::{Message, Stored};
+use super::prepared::{Prepared, Sent};
+
+/// Posts that are read and taken in at once.
+const ROUND: usize = 256;
+/// Numbers of scheduled posts begin here: far from those that whoever has the line gives out, and exact in every JSON.
+const FIRST_NUMBER: u64 = 1 << 52;
+/// Of which a process reserves so many at a time.
+const RESERVE: u64 = 1024;
+const TRIES: usize = 50;
+
+impl Line {
+    /// The writes that post a message to whoever has the line.
+    pub(super) async fn prepare_post(self: &Arc<Self>, message: Message, now: Timestamp) -> Result<Prepared, Error> {
+        let mut stored = self.stored(message, now, None);
+        let (id, path) = (stored.message.id.clone(), self.path.clone());
+        let mut prepared = Prepared::default();
+        if stored.enqueued_at > now {
+            let due = stored.enqueued_at;
+            stored.sequence = self.post_number().await?;
+            prepared.count_anyhow(self, Delta { scheduled: 1, incoming: 1, ..Delta::default() });
+            self.schedule(&stored, due, &mut prepared)?;
+        } else {
+            self.put_post(&stored, now, &mut prepared)?;
+        }
+        prepared.sent.push(Sent { message_id: id, path, sequence: stored.sequence });
+        Ok(prepared)
+    }
+
+    /// The same for one that goes straight to the dead letters: a rule could not be decided on it.
+    pub(super) fn post_dead(&self, stored: &Stored, why: &str, now: Timestamp) -> Result<Prepared, Error> {
+        let mut prepared = Prepared::default();
+        if let Some(dead) = self.dead() {
+            let letter = stored.dead_letter("FilterEvaluationException", Some(why), &self.path, now);
+            dead.put_post(&letter, now, &mut prepared)?;
+        }
+        Ok(prepared)
+    }
+
+    fn put_post(self: &Arc<Self>, stored: &Stored, now: Timestamp, prepared: &mut Prepared) -> Result<(), Error> {
+        let number = self.shared.posts.fetch_add(1, Ordering::Relaxed);
+        let node = self.shared.nodes.as_ref().map_or("", |nodes| nodes.me.as_str());
+        prepared.post(self, &self.layout.posted(now, number, node), stored)
+    }
+
+    /// A number that no other process gives out.
+    async fn post_number(&self) -> Result<u64, Error> {
+        let mut numbers = self.numbers.lock().await;
+        if numbers.0 >= numbers.1 {
+            *numbers = self.reserve_numbers().await?;
+        }
+        numbers.0 += 1;
+        Ok(numbers.0 - 1)
+    }
+
+    async fn reserve_numbers(&self) -> Result<(u64, u64), Error> {
+        let key = self.layout.numbers();
+        for _ in 0..TRIES {
+            let item = self.shared.store.get(layout::table(), &key).await?;
+            let before = item.as_ref().and_then(|item| item.int("next"));
+            let first = before.and_then(|next| u64::try_from(next).ok()).unwrap_or(FIRST_NUMBER);
+            let next = Value::from(i64::try_from(first + RESERVE).unwrap_or(i64::MAX));
+            let unchanged = match before {
+                Some(before) => Condition::Equals("next".into(), before.into()),
+                None => Condition::NotExists,
+            };
+            let write = Write::put(layout::table(), layout::table().key_item(&key).with("next", next)).when(unchanged);
+            match self.shared.store.transact(vec![write]).await {
+                Ok(()) => return Ok((first, first + RESERVE)),
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Throttled("the numbers of a line are contended".to_owned()))
+    }
+
+    /// Something was posted here. If the line is ours, it is taken in at once; else whoever has it looks now and then.
+    pub(super) fn posted(self: &Arc<Self>) {
+        if self.is_ours() {
+            self.has_post.store(true, Ordering::Release);
+            let line = Arc::clone(self);
+            drop(tokio::spawn(async move {
+                if let Err(error) = line.take_in().await {
+                    tracing::warn!(line = line.path, %error, "what was posted could not be taken in; later");
+                }
+            }));
+        }
+    }
+
+    /// Takes in what was posted; says whether there was anything. Looks only if somebody said that there may be.
+    pub(super) async fn take_in(self: &Arc<Self>) -> Result<bool, Error> {
+        if !self.fence.is_shared() || !self.has_post.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let _turn = self.taking_in.lock().await;
+        let mut any = false;
+        while self.has_post.swap(false, Ordering::AcqRel) && self.is_ours() {
+            let outcome = self.take_in_page().await;
+            if !matches!(outcome, Ok(Page::Last(_))) {
+                self.has_post.store(true, Ordering::Release);
+            }
+            match outcome? {
+                Page::Last(taken) => any |= taken,
+                Page::More => any = true,
+                // Another node was faster with some of them: it has the line.
+                Page::Refused => {
+                    self.shared.doubt();
+                    return Ok(any);
+                }
+            }
+        }
+        Ok(any)
+    }
+
+    async fn take_in_page(self: &Arc<Self>) -> Result<Page, Error> {
+        let query = Query::new(self.layout.partition("a")).limit(ROUND);
+        let page = self.shared.store.query(layout::table(), &query).await?;
+        let mut transactions: Vec<Prepared> = Vec::new();
+        for item in &page.items {
+            let mut prepared = Prepared::default();
+            prepared.write(Write::delete(layout::table(), layout::table().key_of(item)?));
+            prepared.demand_first(Condition::Exists);
+            let mut stored = Stored::from_item(item)?;
+            let position = self.begin(LaneId::Main).await?;
+            stored.sequence = position;
+            prepared.count(self, Delta { waiting: 1, incoming: 1, ..Delta::default() });
+            prepared.arrive(self, LaneId::Main, position, stored)?;
+            match transactions.last() {
+                Some(last) if last.fits(&prepared) => {
+                    let last = transactions.pop().unwrap_or_default();
+                    transactions.push(last.and(prepared));
+                }
+                _ => transactions.push(prepared),
+            }
+        }
+        for outcome in Prepared::run_each(&*self.shared.store, transactions).await {
+            match outcome {
+                Err(Error::Conflict { .. }) => return Ok(Page::Refused),
+                outcome => outcome?,
+            }
+        }
+        Ok(if page.next.is_some() { Page::More } else { Page::Last(!page.items.is_empty()) })
+    }
+}
+
+enum Page {
+    /// Everything there was; whether that was anything.
+    Last(bool),
+    More,
+    Refused,
+}
