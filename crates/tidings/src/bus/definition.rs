@@ -52,12 +52,19 @@ pub struct Definition {
     pub duplicate_window_seconds: u64,
     /// One message of a session at a time, in order.
     pub ordered: bool,
+    /// Whether what became of each message is kept, for `/trace`.
+    #[serde(default = "yes")]
+    pub history: bool,
     /// Of a subscription. None: it takes everything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleDefinition>,
     /// Of a subscription: delivers each message to an HTTP endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<Push>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -113,6 +120,7 @@ impl Definition {
             dead_letter_on_expiration: false,
             duplicate_window_seconds: 0,
             ordered: false,
+            history: true,
             rules: Vec::new(),
             push: None,
         }
@@ -129,6 +137,7 @@ impl Definition {
             ttl: seconds(self.default_ttl_seconds),
             dead_letter_expired: self.dead_letter_on_expiration,
             ordered: self.ordered,
+            history: self.history,
         }
     }
 
@@ -142,8 +151,9 @@ impl Definition {
                 reader.number("maxDeliveryCount", MAX_DELIVERIES, definition.max_delivery_count);
             definition.lock_seconds = reader.number("lockSeconds", LOCK_SECONDS, definition.lock_seconds);
             definition.retry = reader.retry();
-            definition.dead_letter_on_expiration = reader.flag("deadLetterOnExpiration");
-            definition.ordered = reader.flag("ordered");
+            definition.dead_letter_on_expiration = reader.flag("deadLetterOnExpiration", false);
+            definition.ordered = reader.flag("ordered", false);
+            definition.history = reader.flag("history", true);
         }
         definition.default_ttl_seconds = reader.number("defaultTtlSeconds", TTL_SECONDS, 0);
         if kind == Kind::Subscription {
@@ -197,6 +207,7 @@ impl From<&configured::Queue> for Definition {
             dead_letter_on_expiration: queue.dead_letter_on_expiration,
             duplicate_window_seconds: queue.duplicate_window_seconds,
             ordered: queue.ordered,
+            history: queue.history,
             ..Self::new(Kind::Queue)
         }
     }
@@ -221,6 +232,7 @@ impl From<&configured::Subscription> for Definition {
             default_ttl_seconds: subscription.default_ttl_seconds,
             dead_letter_on_expiration: subscription.dead_letter_on_expiration,
             ordered: subscription.ordered,
+            history: subscription.history,
             rules: subscription.rules.iter().map(RuleDefinition::from).collect(),
             push: subscription.push.as_ref().map(|push| Push {
                 url: push.url.clone(),
@@ -267,13 +279,13 @@ impl Reader<'_> {
         default
     }
 
-    fn flag(&mut self, name: &str) -> bool {
+    fn flag(&mut self, name: &str, default: bool) -> bool {
         match self.value(name).map(Value::as_bool) {
-            None => false,
+            None => default,
             Some(Some(flag)) => flag,
             Some(None) => {
                 self.wrong(name, "must be true or false");
-                false
+                default
             }
         }
     }

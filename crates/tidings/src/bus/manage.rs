@@ -288,7 +288,7 @@ impl Bus {
     /// The lines of a record: those that run already, where the generation is the same.
     async fn open_pair(&self, record: &Record, before: Option<Pair>) -> Result<Pair, Error> {
         let settings = record.definition.settings();
-        let of_dead = Settings::of_dead_letters(settings.lock);
+        let of_dead = Settings::of_dead_letters(settings.lock, settings.history);
         let counts = self.shared.store.get(layout::table(), &layout::counts_key(&record.generation)).await?;
         let counts = counts.unwrap_or_default();
         let open = |path: String, generation: &str, settings: Settings, dead: Option<Arc<Line>>| {

@@ -62,6 +62,9 @@ pub struct Stored {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enqueued_sequence: Option<u64>,
     pub enqueued_at: Timestamp,
+    /// When it was sent, of one that was scheduled for later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// Deliveries so far.

@@ -42,6 +42,7 @@ pub mod entity;
 pub mod figures;
 pub mod filter;
 pub mod handler;
+pub mod history;
 pub mod http;
 pub mod lane;
 pub mod layout;
@@ -119,6 +120,7 @@ pub async fn open(
     stopping: watch::Receiver<bool>,
 ) -> Result<Arc<Bus>, Error> {
     let bus = Bus::open(Arc::clone(store), Arc::clone(clock), Arc::clone(ids), stopping).await?;
+    bus.shared.keep_history(config.retention.messages_days);
     bus.declare(&declared::all(config)).await?;
     Ok(bus)
 }
@@ -132,9 +134,7 @@ impl Bus {
         stopping: watch::Receiver<bool>,
     ) -> Result<Arc<Self>, Error> {
         let (sender, doubts) = mpsc::unbounded_channel();
-        let alarm = tokio::sync::Notify::new();
-        let times = figures::Times::default();
-        let shared = Arc::new(Shared { store, clock, ids, doubts: sender, alarm, stopping, times });
+        let shared = Arc::new(Shared::new(store, clock, ids, sender, stopping));
         let bus = Arc::new(Self { shared, entities: RwLock::default(), doubts: tokio::sync::Mutex::new(Some(doubts)) });
         bus.load().await?;
         Ok(bus)

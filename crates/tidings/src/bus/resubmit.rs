@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tidings_core::pattern::Pattern;
 use tidings_store::{Condition, Error, Query, Range};
 
+use super::history::End;
 use super::layout::{self, Delta, LaneId, Place};
 use super::line::Line;
 use super::message::Stored;
@@ -181,6 +182,7 @@ impl Line {
         self.remove(Place::Lane(LaneId::Main, position), dead, true, &mut prepared);
         prepared.demand_first(Condition::Exists);
         prepared.count(self, Delta { waiting: -1, outgoing: 1, ..Delta::default() });
+        self.row(dead, End::Resubmitted, 0).into_iter().for_each(|row| prepared.write(row));
         let mut message = dead.message.clone();
         message.properties.remove("DeadLetterReason");
         message.properties.remove("DeadLetterErrorDescription");

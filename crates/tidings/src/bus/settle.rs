@@ -7,6 +7,7 @@ use tidings_core::time::Timestamp;
 use tidings_store::{Condition, Error, Write};
 use uuid::Uuid;
 
+use super::history::End;
 use super::layout::{self, Delta, LaneId, Place};
 use super::line::{Line, LineError};
 use super::message::{Attempt, EXPIRED, REASON_CHARS, Stored};
@@ -246,6 +247,9 @@ impl Line {
                     self.remove(held.place, &held.message, true, &mut prepared);
                     prepared.count(self, Delta { waiting: -1, deferred: 1, ..Delta::default() });
                 }
+                if !self.is_of_dead_letters() {
+                    self.row(&message, End::Deferred, held.deliveries).into_iter().for_each(|row| prepared.write(row));
+                }
                 prepared.put(&self.layout.key(Place::Deferred(number)), &message)?;
             }
             Settlement::Abandon { delay, why } => {
@@ -267,6 +271,7 @@ impl Line {
             Place::Deferred(_) => Delta { deferred: -1, ..Delta::default() },
         };
         prepared.count(self, Delta { outgoing: 1, ..from });
+        self.completed_row(held).into_iter().for_each(|row| prepared.write(row));
     }
 
     /// Takes a message away from where it is. `delivered`: there is a record of its deliveries.
@@ -312,6 +317,7 @@ impl Line {
             let mut letter = message.dead_letter(reason, description, &self.path, self.shared.clock.now());
             letter.sequence = position;
             prepared.count(&dead, Delta { waiting: 1, incoming: 1, ..Delta::default() });
+            self.row(&letter, End::DeadLettered, letter.deliveries).into_iter().for_each(|row| prepared.write(row));
             prepared.arrive(&dead, LaneId::Main, position, letter)?;
         }
         Ok(())
@@ -369,6 +375,9 @@ impl Line {
         prepared.count(self, from);
         if let Some((reason, description)) = letter {
             self.put_dead(message, reason, Some(description), &mut prepared).await?;
+        } else {
+            let row = self.row(message, End::Expired, message.deliveries);
+            row.into_iter().for_each(|row| prepared.write(row));
         }
         match prepared.run(&*self.shared.store).await {
             Ok(_) | Err(Error::Conflict { .. }) => Ok(()),

@@ -31,13 +31,15 @@ pub struct Settings {
     pub dead_letter_expired: bool,
     /// One message of a key at a time, in order.
     pub ordered: bool,
+    /// Whether a row is kept of what became of each message.
+    pub history: bool,
 }
 
 impl Settings {
     /// Those of dead letters: they stay until somebody deals with them (S003-99).
     #[must_use]
-    pub fn of_dead_letters(lock: Duration) -> Self {
-        Self { max_deliveries: None, lock, retry: None, ttl: None, dead_letter_expired: false, ordered: false }
+    pub fn of_dead_letters(lock: Duration, history: bool) -> Self {
+        Self { max_deliveries: None, lock, retry: None, ttl: None, dead_letter_expired: false, ordered: false, history }
     }
 }
 
@@ -218,6 +220,10 @@ impl State {
     #[must_use]
     pub fn held(&self, token: &Uuid) -> Option<&Held> {
         self.held.get(token)
+    }
+
+    pub fn all_held(&self) -> impl Iterator<Item = &Held> {
+        self.held.values()
     }
 
     #[must_use]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidings_core::time::Timestamp;
 use tidings_store::{Condition, Error, Item, Query, Range, Write, limits};
 
+use super::history::End;
 use super::layout::{self, Delta, LaneId, Place};
 use super::line::Line;
 use super::message::Stored;
@@ -71,6 +72,9 @@ impl Line {
                 if self.settings().dead_letter_expired {
                     let description = "the message was not received within its time to live";
                     self.put_dead(&stored, super::message::EXPIRED, Some(description), &mut prepared).await?;
+                } else {
+                    let row = self.row(&stored, End::Expired, stored.deliveries);
+                    row.into_iter().for_each(|row| prepared.write(row));
                 }
                 return Ok(prepared);
             }
@@ -126,7 +130,7 @@ impl Line {
                     all = all.and(one);
                     count += 1;
                 }
-                if all.len() > limits::TRANSACTION_WRITES - 4 {
+                if all.len() > limits::TRANSACTION_WRITES - 6 {
                     return Ok((all, count));
                 }
             }
@@ -144,7 +148,9 @@ impl Line {
         let Some(item) = self.shared.store.get(layout::table(), &self.layout.timed(due, number)).await? else {
             return Ok(prepared);
         };
-        self.unschedule(&item, &Stored::from_item(&item)?, &mut prepared)?;
+        let stored = Stored::from_item(&item)?;
+        self.unschedule(&item, &stored, &mut prepared)?;
+        self.row(&stored, End::Cancelled, 0).into_iter().for_each(|row| prepared.write(row));
         // Whoever moves it at the same time wins, or loses, but not both.
         prepared.demand_first(Condition::Exists);
         prepared.count(self, Delta { scheduled: -1, ..Delta::default() });

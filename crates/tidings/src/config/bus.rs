@@ -25,6 +25,8 @@ pub struct Queue {
     /// How long message ids are remembered. 0: no duplicate detection.
     pub duplicate_window_seconds: u64,
     pub ordered: bool,
+    /// Whether what became of each message is kept, for `/trace`.
+    pub history: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -46,6 +48,7 @@ pub struct Subscription {
     pub default_ttl_seconds: u64,
     pub dead_letter_on_expiration: bool,
     pub ordered: bool,
+    pub history: bool,
     /// None: every message.
     pub rules: Vec<SubscriptionRule>,
     /// Delivers each message to an HTTP endpoint.
@@ -108,6 +111,7 @@ impl Default for Queue {
             dead_letter_on_expiration: false,
             duplicate_window_seconds: 0,
             ordered: false,
+            history: true,
         }
     }
 }
@@ -122,6 +126,7 @@ impl Default for Subscription {
             default_ttl_seconds: 0,
             dead_letter_on_expiration: false,
             ordered: false,
+            history: true,
             rules: Vec::new(),
             push: None,
         }

@@ -15,6 +15,7 @@ use crate::app::Services;
 use crate::audit::Action;
 use crate::bus::desk::Which;
 use crate::bus::entity::Body;
+use crate::bus::history::Fate;
 use crate::bus::line::Line;
 use crate::bus::path::Path;
 use crate::http::{CorrelationId, Json, Param, Params, Problem, Route};
@@ -36,6 +37,14 @@ pub fn routes() -> Vec<Route> {
                     Param("limit", "1 to 1000, default 50"),
                 ])
                 .answer::<Peeked>(200, "The messages, in the order of their numbers; scheduled ones in that of time"),
+        );
+    }
+    for path in ["/bus/{entity}/history", "/bus/{entity}/subscriptions/{subscription}/history"] {
+        routes.push(
+            Route::new(Method::GET, path, "What became of a message", history)
+                .scopes(&[Scope::Read])
+                .params(&[Param("messageId", "The message's id")])
+                .answer::<Fates>(200, "Messages of this id that ended or wait for their time, the latest first"),
         );
     }
     for path in paths!("/purge") {
@@ -71,6 +80,12 @@ pub fn routes() -> Vec<Route> {
 #[derive(Serialize, JsonSchema)]
 struct Peeked {
     items: Vec<MessageView>,
+    cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Fates {
+    items: Vec<Fate>,
     cursor: Option<String>,
 }
 
@@ -112,6 +127,17 @@ async fn peek(
         view
     });
     Ok(Json(StatusCode::OK, Peeked { items: items.collect(), cursor }))
+}
+
+async fn history(State(services): State<Services>, params: Params, place: Place) -> Result<impl IntoResponse, Problem> {
+    let id = params.text("messageId").map(ToOwned::to_owned);
+    params.finish()?;
+    let id = id.filter(|id| (1..=1024).contains(&id.len()));
+    let id =
+        id.ok_or_else(|| Problem::invalid_field("messageId", "is missing, or too long for the id of a message"))?;
+    let line = services.bus.line(&place.path)?;
+    let items = services.bus.fates(&line.path, &id, PEEK).await?;
+    Ok(Json(StatusCode::OK, Fates { items, cursor: None }))
 }
 
 async fn purge(

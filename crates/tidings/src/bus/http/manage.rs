@@ -82,6 +82,8 @@ struct EntityBody {
     duplicate_window_seconds: Option<u64>,
     /// One message of a session at a time, in order. Fixed when the entity is made.
     ordered: Option<bool>,
+    /// Whether what became of each message is kept for 90 days, for `/trace`. Default true.
+    history: Option<bool>,
     /// Of a subscription; none: it takes everything. Each has a `name`, exactly one of `sql`, `correlation`, `pattern`
     /// and `key`, and perhaps an `action`.
     rules: Option<Vec<crate::bus::definition::RuleDefinition>>,
@@ -163,7 +165,9 @@ impl EntityView {
             _ => Map::new(),
         };
         let unused: &[&str] = match record.definition.kind {
-            Kind::Topic => &["maxDeliveryCount", "lockSeconds", "retry", "deadLetterOnExpiration", "ordered"],
+            Kind::Topic => {
+                &["maxDeliveryCount", "lockSeconds", "retry", "deadLetterOnExpiration", "ordered", "history"]
+            }
             Kind::Subscription => &["duplicateWindowSeconds"],
             Kind::Queue => &[],
         };

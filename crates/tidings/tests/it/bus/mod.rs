@@ -5,6 +5,7 @@ mod desk;
 mod entities;
 mod from_events;
 mod handlers;
+mod history;
 mod kill;
 mod limits;
 mod model;
