@@ -16,6 +16,8 @@ use crate::config::values;
 pub const MAX_DELIVERIES: std::ops::RangeInclusive<u64> = 1..=2000;
 pub const LOCK_SECONDS: std::ops::RangeInclusive<u64> = 5..=300;
 pub const TTL_SECONDS: std::ops::RangeInclusive<u64> = 0..=3_153_600_000;
+/// A tebibyte at the most.
+pub const DEAD_LETTER_BYTES: std::ops::RangeInclusive<u64> = 0..=1 << 40;
 pub const DUPLICATE_SECONDS: std::ops::RangeInclusive<u64> = 0..=604_800;
 /// Rules of one subscription.
 pub const RULES: usize = 100;
@@ -48,6 +50,9 @@ pub struct Definition {
     /// Whether messages that expire go to the dead letters; else they vanish.
     #[serde(default)]
     pub dead_letter_on_expiration: bool,
+    /// Bytes of dead letters beyond which nothing more is taken in; they themselves never expire. 0: no limit.
+    #[serde(default = "dead_letter_bytes")]
+    pub dead_letter_max_bytes: u64,
     /// How long message ids are remembered. 0: no duplicate detection.
     pub duplicate_window_seconds: u64,
     /// One message of a session at a time, in order.
@@ -65,6 +70,10 @@ pub struct Definition {
 
 const fn yes() -> bool {
     true
+}
+
+const fn dead_letter_bytes() -> u64 {
+    configured::DEAD_LETTER_MAX_BYTES
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -118,6 +127,7 @@ impl Definition {
             retry: None,
             default_ttl_seconds: 0,
             dead_letter_on_expiration: false,
+            dead_letter_max_bytes: default.dead_letter_max_bytes,
             duplicate_window_seconds: 0,
             ordered: false,
             history: true,
@@ -138,6 +148,7 @@ impl Definition {
             dead_letter_expired: self.dead_letter_on_expiration,
             ordered: self.ordered,
             history: self.history,
+            dead_letter_bytes: Some(self.dead_letter_max_bytes).filter(|most| *most > 0),
         }
     }
 
@@ -152,6 +163,8 @@ impl Definition {
             definition.lock_seconds = reader.number("lockSeconds", LOCK_SECONDS, definition.lock_seconds);
             definition.retry = reader.retry();
             definition.dead_letter_on_expiration = reader.flag("deadLetterOnExpiration", false);
+            definition.dead_letter_max_bytes =
+                reader.number("deadLetterMaxBytes", DEAD_LETTER_BYTES, definition.dead_letter_max_bytes);
             definition.ordered = reader.flag("ordered", false);
             definition.history = reader.flag("history", true);
         }
@@ -205,6 +218,7 @@ impl From<&configured::Queue> for Definition {
             retry: queue.retry.as_ref().map(Retry::from),
             default_ttl_seconds: queue.default_ttl_seconds,
             dead_letter_on_expiration: queue.dead_letter_on_expiration,
+            dead_letter_max_bytes: queue.dead_letter_max_bytes,
             duplicate_window_seconds: queue.duplicate_window_seconds,
             ordered: queue.ordered,
             history: queue.history,
@@ -231,6 +245,7 @@ impl From<&configured::Subscription> for Definition {
             retry: subscription.retry.as_ref().map(Retry::from),
             default_ttl_seconds: subscription.default_ttl_seconds,
             dead_letter_on_expiration: subscription.dead_letter_on_expiration,
+            dead_letter_max_bytes: subscription.dead_letter_max_bytes,
             ordered: subscription.ordered,
             history: subscription.history,
             rules: subscription.rules.iter().map(RuleDefinition::from).collect(),

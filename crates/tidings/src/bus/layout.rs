@@ -195,13 +195,15 @@ pub struct Delta {
     pub incoming: i64,
     /// Messages that went out, ever: completed, or received and deleted.
     pub outgoing: i64,
+    /// Bytes of what is in it; counted of dead letters only.
+    pub bytes: i64,
 }
 
 impl Delta {
-    const NAMES: [&'static str; 5] = ["waiting", "scheduled", "deferred", "incoming", "outgoing"];
+    const NAMES: [&'static str; 6] = ["waiting", "scheduled", "deferred", "incoming", "outgoing", "bytes"];
 
-    fn parts(&self) -> [i64; 5] {
-        [self.waiting, self.scheduled, self.deferred, self.incoming, self.outgoing]
+    fn parts(&self) -> [i64; 6] {
+        [self.waiting, self.scheduled, self.deferred, self.incoming, self.outgoing, self.bytes]
     }
 
     pub fn add(&mut self, other: &Self) {
@@ -210,14 +212,15 @@ impl Delta {
         self.deferred += other.deferred;
         self.incoming += other.incoming;
         self.outgoing += other.outgoing;
+        self.bytes += other.bytes;
     }
 
     /// The counts of the line of that generation in the item of its entity.
     #[must_use]
     pub fn read(item: &Item, generation: &str) -> Self {
         let count = |name: &str| item.int(&format!("{generation}.{name}")).unwrap_or(0);
-        let [waiting, scheduled, deferred, incoming, outgoing] = Self::NAMES.map(count);
-        Self { waiting, scheduled, deferred, incoming, outgoing }
+        let [waiting, scheduled, deferred, incoming, outgoing, bytes] = Self::NAMES.map(count);
+        Self { waiting, scheduled, deferred, incoming, outgoing, bytes }
     }
 }
 

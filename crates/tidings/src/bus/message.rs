@@ -190,6 +190,15 @@ impl Stored {
         self.message.body.len() + self.message.property_bytes() + 256
     }
 
+    /// What kind of message it is: its subject, else the property `eventType`.
+    #[must_use]
+    pub fn kind(&self) -> Option<&str> {
+        let message = &self.message;
+        let named = |name: &str| name.eq_ignore_ascii_case("eventType");
+        let property = || message.properties.iter().find(|(name, _)| named(name)).and_then(|(_, json)| json.as_str());
+        message.subject.as_deref().or_else(property)
+    }
+
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)

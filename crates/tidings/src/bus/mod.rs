@@ -46,6 +46,7 @@ pub mod history;
 pub mod http;
 pub mod lane;
 pub mod layout;
+pub mod letters;
 pub mod line;
 pub mod manage;
 pub mod message;
@@ -96,6 +97,8 @@ pub enum BusError {
     TooMany(String),
     #[error("{0}")]
     TooLarge(String),
+    #[error("the dead letters of {0} have reached deadLetterMaxBytes; deal with them first")]
+    Full(String),
     #[error("the message is no event of its kind: {}", .0.iter().map(|e| format!("{} {}", e.field, e.message)).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<FieldError>),
     #[error(transparent)]
@@ -224,6 +227,9 @@ impl Bus {
         let entity = self.entity(entity)?;
         for message in &messages {
             check_size(message)?;
+        }
+        if let Some(full) = entity.lines().find(|line| line.is_full()) {
+            return Err(BusError::Full(full.path.clone()));
         }
         self.judge(&entity, &messages)?;
         let mut transactions: Vec<Prepared> = Vec::new();

@@ -33,13 +33,24 @@ pub struct Settings {
     pub ordered: bool,
     /// Whether a row is kept of what became of each message.
     pub history: bool,
+    /// Bytes of dead letters beyond which nothing more is taken in.
+    pub dead_letter_bytes: Option<u64>,
 }
 
 impl Settings {
     /// Those of dead letters: they stay until somebody deals with them (S003-99).
     #[must_use]
     pub fn of_dead_letters(lock: Duration, history: bool) -> Self {
-        Self { max_deliveries: None, lock, retry: None, ttl: None, dead_letter_expired: false, ordered: false, history }
+        Self {
+            max_deliveries: None,
+            lock,
+            retry: None,
+            ttl: None,
+            dead_letter_expired: false,
+            ordered: false,
+            history,
+            dead_letter_bytes: None,
+        }
     }
 }
 

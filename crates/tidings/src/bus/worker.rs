@@ -8,9 +8,10 @@ use tidings_store::{Error, Query, Write, limits};
 use tokio::sync::{mpsc, watch};
 
 use super::Bus;
-use super::layout;
 use super::line::Line;
+use super::message::Stored;
 use super::prepared::Prepared;
+use super::{layout, letters};
 use crate::workers::turned_true;
 
 /// The longest time without a look at the clock.
@@ -97,14 +98,13 @@ impl Bus {
     }
 
     /// Removes a part of what deleted and purged lines left behind; says whether there was anything.
-    async fn sweep(&self) -> Result<bool, Error> {
+    pub async fn sweep(&self) -> Result<bool, Error> {
         let trash = self.shared.store.query(layout::table(), &Query::new(layout::TRASH).limit(1)).await?;
         let Some(entry) = trash.items.first() else { return Ok(false) };
         let generations = ["at", "and"].into_iter().filter_map(|name| entry.str(name));
-        let partitions =
-            generations.flat_map(|generation| layout::PARTITIONS.map(|kind| format!("{generation}/{kind}")));
-        for partition in partitions {
-            let query = Query::new(partition).limit(SWEEP);
+        let partitions = generations.flat_map(|generation| layout::PARTITIONS.map(|kind| (generation, kind)));
+        for (generation, kind) in partitions {
+            let query = Query::new(format!("{generation}/{kind}")).limit(SWEEP);
             let page = self.shared.store.query(layout::table(), &query).await?;
             if page.items.is_empty() {
                 continue;
@@ -112,6 +112,7 @@ impl Bus {
             let mut writes = Vec::with_capacity(page.items.len());
             for item in &page.items {
                 writes.push(Write::delete(layout::table(), layout::table().key_of(item)?));
+                writes.extend(entry_of(item, generation)?);
             }
             let chunks = writes.chunks(limits::TRANSACTION_WRITES).map(<[Write]>::to_vec).collect();
             for outcome in self.shared.store.transact_each(chunks).await {
@@ -123,6 +124,17 @@ impl Bus {
         self.shared.store.transact(vec![Write::delete(layout::table(), key)]).await?;
         Ok(true)
     }
+}
+
+/// The write that takes a dead letter's entry away, if that is what is swept.
+fn entry_of(item: &tidings_store::Item, generation: &str) -> Result<Option<Write>, Error> {
+    // Only a dead letter's head has this; others need not be read.
+    if !item.str("head").is_some_and(|head| head.contains("\"dead\":")) {
+        return Ok(None);
+    }
+    let stored = Stored::from_item(item)?;
+    let key = tidings_store::Key::new(letters::id(generation, stored.sequence));
+    Ok(stored.dead.is_some().then(|| Write::delete(crate::messages::dead::table(), key)))
 }
 
 #[derive(Clone, Copy)]

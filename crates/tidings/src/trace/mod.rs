@@ -135,8 +135,8 @@ fn is_of(step: &Step, fate: &Fate) -> bool {
     let details: Value = serde_json::from_str(step.details.get()).unwrap_or_default();
     step.id == fate.message_id
         && step.time == fate.sent_at
-        && details["path"] == fate.path.as_str()
-        && details["sequenceNumber"] == fate.sequence_number
+        && details.get("path").and_then(Value::as_str) == Some(&fate.path)
+        && details.get("sequenceNumber").and_then(Value::as_u64) == Some(fate.sequence_number)
 }
 
 fn event_step(item: Item) -> Told {

@@ -7,6 +7,7 @@ mod from_events;
 mod handlers;
 mod history;
 mod kill;
+mod letters;
 mod limits;
 mod model;
 mod queues;
