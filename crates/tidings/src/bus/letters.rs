@@ -56,7 +56,8 @@ pub struct Done {
 
 #[must_use]
 pub fn id(generation: &str, number: u64) -> String {
-    format!("bus-{generation}-{number}")
+    // As wide as in the layout: letters of one moment stay in order.
+    format!("bus-{generation}-{}", layout::digits(number))
 }
 
 impl Line {

@@ -32,6 +32,8 @@ pub struct Shared {
     pub doubts: mpsc::UnboundedSender<Prepared>,
     /// Rung when something is due earlier than was known.
     pub alarm: Notify,
+    /// Rung when a message is to be copied to the subscriptions of its topic.
+    pub copying: Notify,
     pub stopping: watch::Receiver<bool>,
     pub times: Times,
     /// How long the history of messages is kept.
@@ -52,7 +54,17 @@ impl Shared {
         stopping: watch::Receiver<bool>,
     ) -> Self {
         let history_seconds = AtomicI64::new(HISTORY_DAYS * DAY_SECONDS);
-        Self { store, clock, ids, doubts, alarm: Notify::new(), stopping, times: Times::default(), history_seconds }
+        Self {
+            store,
+            clock,
+            ids,
+            doubts,
+            alarm: Notify::new(),
+            copying: Notify::new(),
+            stopping,
+            times: Times::default(),
+            history_seconds,
+        }
     }
 
     pub fn keep_history(&self, days: u64) {

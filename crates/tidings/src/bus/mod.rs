@@ -29,7 +29,8 @@
 //! `layout` is what lies where in the store. `lane` and `state` decide, purely: a bounded window on each lane, locks,
 //! order. `line` and `settle` carry it out, `timed` does what the clock demands, `worker` is the clock. `prepared` holds
 //! writes and what to tell the lines once they are durable. `entity`, `definition` and `manage` are queues, topics and
-//! subscriptions; `filter` decides who gets a copy; `desk` deals with dead letters.
+//! subscriptions; `filter` decides who gets a copy, `fanout` makes those that are too many for one transaction; `desk` deals
+//! with dead letters, `letters` shows them at the desk for all, `history` keeps what became of messages.
 //!
 //! Durable are messages, deliveries, schedules and dead letters. Windows, locks and timers are in memory and die with
 //! the process: what was locked is delivered again, and counted. On a store that several processes share, the writes of
@@ -39,6 +40,7 @@ pub mod declared;
 pub mod definition;
 pub mod desk;
 pub mod entity;
+pub mod fanout;
 pub mod figures;
 pub mod filter;
 pub mod handler;
@@ -111,6 +113,8 @@ pub enum BusError {
 pub struct Bus {
     pub shared: Arc<Shared>,
     entities: RwLock<BTreeMap<String, Arc<Entity>>>,
+    /// By the generation of a topic.
+    fanouts: std::sync::Mutex<BTreeMap<String, Arc<fanout::Fanout>>>,
     doubts: tokio::sync::Mutex<Option<mpsc::UnboundedReceiver<Prepared>>>,
 }
 
@@ -138,7 +142,12 @@ impl Bus {
     ) -> Result<Arc<Self>, Error> {
         let (sender, doubts) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(store, clock, ids, sender, stopping));
-        let bus = Arc::new(Self { shared, entities: RwLock::default(), doubts: tokio::sync::Mutex::new(Some(doubts)) });
+        let bus = Arc::new(Self {
+            shared,
+            entities: RwLock::default(),
+            fanouts: std::sync::Mutex::default(),
+            doubts: tokio::sync::Mutex::new(Some(doubts)),
+        });
         bus.load().await?;
         Ok(bus)
     }
@@ -311,26 +320,7 @@ impl Bus {
             (Some(own), Some(most)) => Some(own.min(most)),
             (own, most) => own.or(most),
         };
-        let mut all = Prepared::default();
-        for subscription in subscriptions.values() {
-            for copy in filter::copies(&subscription.rules, &message) {
-                let prepared = match copy {
-                    filter::Copy::Take(message) => subscription.pair.main.prepare(message, now).await?,
-                    filter::Copy::Bury(message, why) => subscription.pair.main.prepare_dead(message, &why, now).await?,
-                };
-                all = all.and(prepared);
-            }
-        }
-        if all.len() > tidings_store::limits::TRANSACTION_WRITES || all.bytes() > FAN_OUT_BYTES {
-            let why = format!(
-                "the message is too large for the {} copies that the subscriptions of {} take",
-                all.sent.len(),
-                entity.record.path
-            );
-            all.aborted();
-            return Err(BusError::TooLarge(why));
-        }
-        Ok(all)
+        self.prepare_copies(entity, subscriptions, message, now).await
     }
 
     /// The write that remembers a message's id, if the entity does that.
@@ -362,9 +352,6 @@ pub fn of_event(envelope: &tidings_core::envelope::Envelope, rule: Option<&str>)
         ..Message::default()
     }
 }
-
-/// Bytes of all copies of one message.
-const FAN_OUT_BYTES: usize = 3 * 1024 * 1024;
 
 fn check_size(message: &Message) -> Result<(), BusError> {
     let properties = message.property_bytes();

@@ -103,16 +103,12 @@ impl Line {
         Ok(())
     }
 
-    /// Cancels a scheduled message by its number; says whether there was one.
-    pub async fn cancel(self: &Arc<Self>, number: u64) -> Result<bool, Error> {
-        let _turn = self.timing.lock().await;
-        let Some(pointer) = self.shared.store.get(layout::table(), &self.layout.numbered(number)).await? else {
-            return Ok(false);
-        };
-        let prepared = self.cancellation(&pointer, number).await?;
-        let cancelled = !prepared.is_empty();
-        prepared.run(&*self.shared.store).await?;
-        Ok(cancelled)
+    /// The writes that cancel a scheduled message by its number; empty if there is none.
+    pub async fn prepare_cancel_of(self: &Arc<Self>, number: u64) -> Result<Prepared, Error> {
+        match self.shared.store.get(layout::table(), &self.layout.numbered(number)).await? {
+            Some(pointer) => self.cancellation(&pointer, number).await,
+            None => Ok(Prepared::default()),
+        }
     }
 
     /// The writes that cancel every scheduled message with this business key, and how many there are.
@@ -130,7 +126,7 @@ impl Line {
                     all = all.and(one);
                     count += 1;
                 }
-                if all.len() > limits::TRANSACTION_WRITES - 6 {
+                if all.len() > limits::TRANSACTION_WRITES - 10 {
                     return Ok((all, count));
                 }
             }

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidings_store::{Error, Query, Write, limits};
+use tidings_store::{Condition, Error, Query, Write, limits};
 use tokio::sync::{mpsc, watch};
 
 use super::Bus;
+use super::entity::Record;
 use super::line::Line;
 use super::message::Stored;
 use super::prepared::Prepared;
@@ -25,6 +26,7 @@ impl Bus {
     pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let doubts = self.doubts.lock().await.take();
         let solving = tokio::spawn(solve(Arc::clone(&self), doubts));
+        let copying = tokio::spawn(Arc::clone(&self).copy());
         let mut flushed = tokio::time::Instant::now();
         loop {
             let next = self.activate().await;
@@ -49,6 +51,7 @@ impl Bus {
             }
         }
         solving.abort();
+        copying.abort();
     }
 
     /// Does what is due by now in every line; says how long until there is more.
@@ -78,6 +81,7 @@ impl Bus {
 
     /// Does everything that is due, and waits for it: for tests, and for the last moment.
     pub async fn settle_time(&self) -> Result<(), Error> {
+        self.copy_all().await?;
         for line in self.lines() {
             line.tick();
             let now = self.shared.clock.now();
@@ -101,6 +105,13 @@ impl Bus {
     pub async fn sweep(&self) -> Result<bool, Error> {
         let trash = self.shared.store.query(layout::table(), &Query::new(layout::TRASH).limit(1)).await?;
         let Some(entry) = trash.items.first() else { return Ok(false) };
+        if let Some((path, topic)) = entry.str("path").zip(entry.str("topic")) {
+            if !self.sweep_subscriptions(path, topic).await? {
+                let key = layout::table().key_of(entry)?;
+                self.shared.store.transact(vec![Write::delete(layout::table(), key)]).await?;
+            }
+            return Ok(true);
+        }
         let generations = ["at", "and"].into_iter().filter_map(|name| entry.str(name));
         let partitions = generations.flat_map(|generation| layout::PARTITIONS.map(|kind| (generation, kind)));
         for (generation, kind) in partitions {
@@ -123,6 +134,39 @@ impl Bus {
         let key = layout::table().key_of(entry)?;
         self.shared.store.transact(vec![Write::delete(layout::table(), key)]).await?;
         Ok(true)
+    }
+}
+
+impl Bus {
+    /// Deletes some subscriptions of a topic that is deleted; says whether there were any.
+    async fn sweep_subscriptions(&self, path: &str, topic: &str) -> Result<bool, Error> {
+        let mut query = Query::new(layout::ENTITIES).prefix(format!("{path}/subscriptions/")).limit(SWEEP);
+        loop {
+            let page = self.shared.store.query(layout::table(), &query).await?;
+            let mut transactions = Vec::new();
+            for item in &page.items {
+                let record = Record::from_item(item)?;
+                // One of the same name may belong to a new topic.
+                if record.topic.as_deref() == Some(topic) {
+                    let unchanged = Condition::Equals("main".into(), record.main.clone().into());
+                    transactions.push(vec![
+                        Write::delete(layout::table(), Record::key(&record.path)).when(unchanged),
+                        record.trash(),
+                        Write::delete(layout::table(), layout::counts_key(&record.generation)),
+                    ]);
+                }
+            }
+            if !transactions.is_empty() {
+                for outcome in self.shared.store.transact_each(transactions).await {
+                    outcome?;
+                }
+                return Ok(true);
+            }
+            if page.next.is_none() {
+                return Ok(false);
+            }
+            query = query.after(page.next);
+        }
     }
 }
 

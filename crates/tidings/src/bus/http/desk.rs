@@ -18,6 +18,7 @@ use crate::bus::entity::Body;
 use crate::bus::history::Fate;
 use crate::bus::line::Line;
 use crate::bus::path::Path;
+use crate::bus::prepared::Prepared;
 use crate::http::{CorrelationId, Json, Param, Params, Problem, Route};
 use crate::tokens::{Caller, Scope};
 
@@ -171,15 +172,45 @@ pub async fn empty(
     Err(Error::Throttled("the entity is contended".to_owned()).into())
 }
 
-async fn cancel(State(services): State<Services>, place: Place) -> Result<impl IntoResponse, Problem> {
+async fn cancel(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    place: Place,
+) -> Result<impl IntoResponse, Problem> {
     let line = services.bus.line(&place.path)?;
     let none = || Problem::not_found("no message is scheduled under this number");
     let number: u64 = place.part("sequenceNumber").parse().map_err(|_| none())?;
-    if line.cancel(number).await? { Ok(StatusCode::NO_CONTENT) } else { Err(none()) }
+    let prepared = line.prepare_cancel_of(number).await?;
+    if prepared.is_empty() {
+        return Err(none());
+    }
+    let action = Action::new("bus.cancel", "entity", &line.path).details(json!({ "sequenceNumber": number }));
+    match carry_out(&services, &caller, &correlation, action, prepared).await {
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        // It came due just now.
+        Err(Error::Conflict { .. }) => Err(none()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Carries out what is prepared together with the audit entry.
+async fn carry_out(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    action: Action,
+    prepared: Prepared,
+) -> Result<(), Error> {
+    let outcome = services.audit.record_with(&caller.name(), &correlation.0, action, prepared.writes()).await.map(drop);
+    prepared.resolve(&outcome);
+    outcome
 }
 
 async fn cancel_by_key(
     State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
     params: Params,
     place: Place,
 ) -> Result<impl IntoResponse, Problem> {
@@ -196,7 +227,7 @@ async fn cancel_by_key(
     };
     let mut cancelled = 0;
     for line in &lines {
-        cancelled += cancel_all(line, &key, &services).await?;
+        cancelled += cancel_all(line, &key, &services, &caller, &correlation).await?;
     }
     match cancelled {
         0 => Err(Problem::not_found("no message is scheduled under this key")),
@@ -204,15 +235,23 @@ async fn cancel_by_key(
     }
 }
 
-async fn cancel_all(line: &std::sync::Arc<Line>, key: &str, services: &Services) -> Result<usize, Problem> {
+async fn cancel_all(
+    line: &std::sync::Arc<Line>,
+    key: &str,
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+) -> Result<usize, Problem> {
     let mut cancelled = 0;
     loop {
         let (prepared, count) = line.prepare_cancel(key).await?;
         if count == 0 {
             return Ok(cancelled);
         }
-        match prepared.run(&*services.store).await {
-            Ok(_) => cancelled += count,
+        let details = json!({ "key": key, "cancelled": count });
+        let action = Action::new("bus.cancel", "entity", &line.path).details(details);
+        match carry_out(services, caller, correlation, action, prepared).await {
+            Ok(()) => cancelled += count,
             // One of them came due just now; look again.
             Err(Error::Conflict { .. }) => {}
             Err(error) => return Err(error.into()),

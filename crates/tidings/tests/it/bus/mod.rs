@@ -9,6 +9,7 @@ mod history;
 mod kill;
 mod letters;
 mod limits;
+mod many;
 mod model;
 mod queues;
 mod restart;
