@@ -19,13 +19,13 @@ const brokers = { rabbitmq, nats, tidings }
 
 async function rabbitmq () {
   const { default: amqp } = await import('amqplib')
-  const admin = await amqp.connect(address)
+  const admin = await amqp.connect(address, { noDelay: true })
   const channel = await admin.createChannel()
   await channel.assertQueue(queue, { durable: true, arguments: { 'x-queue-type': 'quorum' } })
   await channel.purgeQueue(queue)
   await admin.close()
   return async () => {
-    const connection = await amqp.connect(address)
+    const connection = await amqp.connect(address, { noDelay: true })
     connection.on('error', () => {})
     const channel = await connection.createConfirmChannel()
     await channel.prefetch(1)

@@ -221,6 +221,8 @@ async fn cancel_by_key(
     // A message that was sent to a topic is scheduled in each of its subscriptions.
     let lines = match services.bus.entity(&place.path.entity)?.body.clone() {
         Body::Topic(subscriptions) if place.path.subscription.is_none() => {
+            // What is yet to be copied to them is scheduled there, too.
+            services.bus.copy_all().await?;
             subscriptions.values().map(|subscription| subscription.pair.main.clone()).collect()
         }
         _ => vec![services.bus.line(&place.path)?],
