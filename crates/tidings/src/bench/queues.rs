@@ -253,7 +253,7 @@ pub async fn idle(args: &Args) -> Result<(), Error> {
     const NAME: &str = "bench-idle";
     let started = Started::start(&args.dir).await?;
     let target = started.target().clone();
-    let mut connection = make_queue(&target, IDLE, NAME).await?;
+    drop(make_queue(&target, IDLE, NAME).await?);
     sleep(SETTLED_AFTER).await;
     let without = share(&started, args.seconds).await?;
     let ask = client::request(
@@ -275,6 +275,7 @@ pub async fn idle(args: &Args) -> Result<(), Error> {
     // One of them gets what comes, at once.
     let path = format!("/bus/{NAME}/messages");
     let request = client::request("POST", &path, &target.token, Some(("text/plain", b"wake")));
+    let mut connection = runner::open(target.address, IDLE).await?;
     let start = stopwatch::now();
     call(&mut connection, &target, IDLE, &request).await?;
     let woken = timeout(Duration::from_secs(10), receivers.join_next()).await.ok().flatten().is_some();

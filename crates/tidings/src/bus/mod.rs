@@ -116,6 +116,8 @@ pub struct Bus {
     /// By the generation of a topic.
     fanouts: std::sync::Mutex<BTreeMap<String, Arc<fanout::Fanout>>>,
     doubts: tokio::sync::Mutex<Option<mpsc::UnboundedReceiver<Prepared>>>,
+    /// Held by whoever does something to many dead letters.
+    pub desk: tokio::sync::Mutex<()>,
 }
 
 /// The bus with its entities, and those of the configuration.
@@ -147,6 +149,7 @@ impl Bus {
             entities: RwLock::default(),
             fanouts: std::sync::Mutex::default(),
             doubts: tokio::sync::Mutex::new(Some(doubts)),
+            desk: tokio::sync::Mutex::default(),
         });
         bus.load().await?;
         Ok(bus)

@@ -130,6 +130,8 @@ pub struct Clerk {
 impl Clerk {
     /// Does everything that is open. Two at once do each chunk once.
     pub async fn activate(&self, audit: &Audit, clock: &dyn Clock) -> Result<(), Error> {
+        // What was done to letters of the bus is counted by who moves the job: one of us at a time.
+        let _turn = self.bus.desk.lock().await;
         let query = Query::new(OPEN).index("open-index").limit(100);
         for item in self.store.query(table(), &query).await?.items {
             let mut job = Job::from_item(&item)?;
