@@ -184,33 +184,7 @@ pub async fn due(args: &Args) -> Result<(), Error> {
     }
     sleep(early).await;
     let start = stopwatch::now();
-    let mut next = 0;
-    let mut first = None;
-    let ask = format!(r#"{{"max":{AT_ONCE},"waitSeconds":10}}"#);
-    let ask = client::request("POST", &format!("/bus/{NAME}/receive"), &target.token, Some((JSON, ask.as_bytes())));
-    let path = format!("/bus/{NAME}/settle");
-    while next < count && stopwatch::since(start) < COMES_WITHIN {
-        let messages = received(&call(&mut connection, &target, DUE, &ask).await?);
-        let mut settle = Vec::with_capacity(messages.len());
-        for message in &messages {
-            let body = message.get("body").and_then(Value::as_str).unwrap_or_default();
-            if body != next.to_string() {
-                return Err(Error::Refused {
-                    scenario: DUE.to_owned(),
-                    reply: format!("{body} came instead of {next}"),
-                });
-            }
-            next += 1;
-            let token = message.get("lockToken").and_then(Value::as_str).unwrap_or_default();
-            settle.push(format!(r#"{{"lockToken":"{token}","action":"complete"}}"#));
-        }
-        if !settle.is_empty() {
-            first.get_or_insert_with(|| stopwatch::since(start));
-            let body = format!("[{}]", settle.join(","));
-            let request = client::request("POST", &path, &target.token, Some((JSON, body.as_bytes())));
-            call(&mut connection, &target, DUE, &request).await?;
-        }
-    }
+    let (next, first) = take_in_order(&mut connection, &target, NAME, count).await?;
     let took = stopwatch::since(start).as_secs_f64();
     let (_, peak) = started.memory()?;
     if next < count {
@@ -230,6 +204,44 @@ pub async fn due(args: &Args) -> Result<(), Error> {
     });
     output::print(&if args.json { format!("{json}\n") } else { text })?;
     Ok(())
+}
+
+/// Receives and completes messages, which must be numbered from 0 on; says how many came, and when the first did.
+async fn take_in_order(
+    connection: &mut Connection,
+    target: &Target,
+    queue: &str,
+    count: u64,
+) -> Result<(u64, Option<Duration>), Error> {
+    let start = stopwatch::now();
+    let mut next = 0;
+    let mut first = None;
+    let ask = format!(r#"{{"max":{AT_ONCE},"waitSeconds":10}}"#);
+    let ask = client::request("POST", &format!("/bus/{queue}/receive"), &target.token, Some((JSON, ask.as_bytes())));
+    let path = format!("/bus/{queue}/settle");
+    while next < count && stopwatch::since(start) < COMES_WITHIN {
+        let messages = received(&call(connection, target, DUE, &ask).await?);
+        let mut settle = Vec::with_capacity(messages.len());
+        for message in &messages {
+            let body = message.get("body").and_then(Value::as_str).unwrap_or_default();
+            if body != next.to_string() {
+                return Err(Error::Refused {
+                    scenario: DUE.to_owned(),
+                    reply: format!("{body} came instead of {next}"),
+                });
+            }
+            next += 1;
+            let token = message.get("lockToken").and_then(Value::as_str).unwrap_or_default();
+            settle.push(format!(r#"{{"lockToken":"{token}","action":"complete"}}"#));
+        }
+        if !settle.is_empty() {
+            first.get_or_insert_with(|| stopwatch::since(start));
+            let body = format!("[{}]", settle.join(","));
+            let request = client::request("POST", &path, &target.token, Some((JSON, body.as_bytes())));
+            call(connection, target, DUE, &request).await?;
+        }
+    }
+    Ok((next, first))
 }
 
 async fn send_scheduled(
