@@ -187,6 +187,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         bus::table(),
         bus::seen_table(),
         nodes::table(),
+        bus::history::table(),
         incidents::record::table(),
     ]
     .map(Clone::clone)

@@ -3,6 +3,7 @@
 //! `tend` is called after every look at the nodes: it takes over what this node should have and nobody alive has, lets go
 //! of what another one should have, and gives up at once what another one has taken.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,13 +11,14 @@ use std::time::Duration;
 use tidings_store::Error;
 use tokio::sync::watch;
 
+use super::definition::Kind;
 use super::entity::Entity;
 use super::fence::Fence;
 use super::layout::{self, Delta};
 use super::line::Line;
 use super::message::Message;
 use super::prepared::Sent;
-use super::{Bus, BusError, Way};
+use super::{Bus, BusError, Path, Way};
 use crate::nodes::{Holder, Nodes};
 use crate::workers::turned_true;
 
@@ -34,110 +36,112 @@ pub enum Where {
 }
 
 impl Bus {
+    /// What has an owner: the lines that are counted together, by the name of their counts.
+    fn units(&self) -> BTreeMap<String, Vec<Arc<Line>>> {
+        let mut units: BTreeMap<String, Vec<Arc<Line>>> = BTreeMap::new();
+        for line in self.lines() {
+            units.entry(line.entity.clone()).or_default().push(line);
+        }
+        units
+    }
+
     /// Does what follows from who is there.
     pub async fn tend(&self) -> Result<(), Error> {
         let Some(nodes) = self.shared.nodes.clone() else { return Ok(()) };
         self.sync_entities().await?;
-        for entity in self.entities() {
-            self.tend_one(&nodes, &entity).await?;
+        let units = self.units();
+        for (generation, lines) in &units {
+            self.tend_one(&nodes, generation, lines).await?;
         }
-        self.forget_gone(&nodes).await
+        self.forget_gone(&nodes, &units).await
     }
 
-    async fn tend_one(&self, nodes: &Nodes, entity: &Entity) -> Result<(), Error> {
-        let generation = &entity.record.generation;
+    async fn tend_one(&self, nodes: &Nodes, generation: &str, lines: &[Arc<Line>]) -> Result<(), Error> {
         let (fence, lease) = (self.shared.fence(generation), Fence::lease(generation));
         let epoch = fence.epoch();
         if epoch == 0 {
             if nodes.wants(&lease) {
-                self.claim(generation).await?;
+                self.seize(generation).await?;
             }
             return Ok(());
         }
         let known = nodes.lease_of(&lease).filter(|_| nodes.holder(&lease) == Holder::Me);
         if !nodes.believes() || known.is_none_or(|known| known.epoch != epoch) {
-            tracing::warn!(entity = entity.record.path, "another node has taken it over");
-            self.give_up(entity).await;
+            tracing::warn!(entity = name(lines), "another node has taken it over");
+            self.give_up(generation, lines).await;
         } else if nodes.wants(&lease) {
             fence.set(epoch);
         } else {
-            self.leave(nodes, entity, epoch).await?;
+            self.leave(nodes, generation, lines, epoch).await?;
         }
         Ok(())
     }
 
-    /// Takes an entity over if nobody has it; says nothing if somebody was faster.
-    pub(super) async fn claim(&self, generation: &str) -> Result<(), Error> {
+    /// Takes lines over if nobody has them; says nothing if somebody was faster.
+    pub(super) async fn seize(&self, generation: &str) -> Result<(), Error> {
         let Some(nodes) = &self.shared.nodes else { return Ok(()) };
         let _changing = self.changing.lock().await;
         let fence = self.shared.fence(generation);
-        if fence.epoch() != 0 {
-            return Ok(());
-        }
-        let Some(entity) = self.entities().into_iter().find(|entity| entity.record.generation == generation) else {
-            return Ok(());
-        };
+        let Some(lines) = self.units().remove(generation).filter(|_| fence.epoch() == 0) else { return Ok(()) };
         let raise = |epoch| vec![Fence::raise(generation, epoch)];
         let Some(epoch) = nodes.take(&Fence::lease(generation), raise).await? else { return Ok(()) };
         // From here on nobody else's writes go through, so what is read now is how things are.
         let counts = self.shared.store.get(layout::table(), &layout::counts_key(generation)).await?.unwrap_or_default();
-        for line in entity.lines() {
+        for line in &lines {
             line.take_over(Delta::read(&counts, line.layout.generation()), epoch).await?;
         }
         fence.set(epoch);
-        entity.lines().for_each(|line| line.ready.notify_waiters());
+        lines.iter().for_each(|line| line.ready.notify_waiters());
         self.shared.alarm.notify_one();
-        tracing::info!(entity = entity.record.path, epoch, "this node has it now");
+        tracing::info!(entity = name(&lines), epoch, "this node has it now");
         Ok(())
     }
 
-    async fn give_up(&self, entity: &Entity) {
+    async fn give_up(&self, generation: &str, lines: &[Arc<Line>]) {
         let _changing = self.changing.lock().await;
-        self.shared.fence(&entity.record.generation).set(0);
-        entity.lines().for_each(|line| line.give_up());
+        self.shared.fence(generation).set(0);
+        lines.iter().for_each(|line| line.give_up());
     }
 
-    /// Lets go of an entity that another node should have: first of what is handed out, as long as locks last.
-    async fn leave(&self, nodes: &Nodes, entity: &Entity, epoch: u64) -> Result<(), Error> {
-        let fence = self.shared.fence(&entity.record.generation);
+    /// Lets go of lines that another node should have: first of what is handed out, as long as locks last.
+    async fn leave(&self, nodes: &Nodes, generation: &str, lines: &[Arc<Line>], epoch: u64) -> Result<(), Error> {
+        let fence = self.shared.fence(generation);
         if !fence.is_leaving() {
             fence.begin_to_leave();
-            entity.lines().for_each(|line| line.ready.notify_waiters());
+            lines.iter().for_each(|line| line.ready.notify_waiters());
         }
         // Locks expire, and nothing more is handed out: this ends.
-        if entity.lines().any(|line| line.holds_locks()) {
+        if lines.iter().any(Line::holds_locks) {
             return Ok(());
         }
-        tracing::info!(entity = entity.record.path, "another node should have it: letting go");
-        self.release(nodes, entity, epoch).await
+        tracing::info!(entity = name(lines), "another node should have it: letting go");
+        self.release(nodes, generation, lines, epoch).await
     }
 
-    async fn release(&self, nodes: &Nodes, entity: &Entity, epoch: u64) -> Result<(), Error> {
-        let heads: Vec<_> = entity.lines().filter_map(|line| line.flush(true)).collect();
-        self.give_up(entity).await;
+    async fn release(&self, nodes: &Nodes, generation: &str, lines: &[Arc<Line>], epoch: u64) -> Result<(), Error> {
+        let heads: Vec<_> = lines.iter().filter_map(|line| line.flush(true)).collect();
+        self.give_up(generation, lines).await;
         // What is not kept costs a longer way from the old head, and nothing else.
         drop(self.shared.store.transact_each(heads).await);
-        nodes.give_back(&Fence::lease(&entity.record.generation), epoch).await
+        nodes.give_back(&Fence::lease(generation), epoch).await
     }
 
     /// Lets go of everything, at the end.
     pub async fn release_all(&self) {
         let Some(nodes) = &self.shared.nodes else { return };
-        for entity in self.entities() {
-            let epoch = self.shared.fence(&entity.record.generation).epoch();
+        for (generation, lines) in self.units() {
+            let epoch = self.shared.fence(&generation).epoch();
             if epoch != 0
-                && let Err(error) = self.release(nodes, &entity, epoch).await
+                && let Err(error) = self.release(nodes, &generation, &lines, epoch).await
             {
-                tracing::warn!(%error, entity = entity.record.path, "it is taken over when the lease has run out");
+                tracing::warn!(%error, entity = name(&lines), "it is taken over when the lease has run out");
             }
         }
     }
 
     /// Forgets leases on entities that are no more, one node for all.
-    async fn forget_gone(&self, nodes: &Nodes) -> Result<(), Error> {
-        let known: std::collections::HashSet<String> =
-            self.entities().iter().map(|entity| entity.record.generation.clone()).collect();
-        self.shared.fences.retain(|generation| known.contains(generation));
+    async fn forget_gone(&self, nodes: &Nodes, known: &BTreeMap<String, Vec<Arc<Line>>>) -> Result<(), Error> {
+        self.shared.fences.retain(|generation| known.contains_key(generation));
         if !nodes.wants("bus-sweep") {
             return Ok(());
         }
@@ -145,7 +149,7 @@ impl Bus {
         for lease in nodes.leases(&prefix) {
             let generation = lease.strip_prefix(&prefix).unwrap_or_default();
             // One that was made since we looked has its counts.
-            if !known.contains(generation)
+            if !known.contains_key(generation)
                 && self.shared.store.get(layout::table(), &layout::counts_key(generation)).await?.is_none()
             {
                 nodes.drop_lease(&lease).await?;
@@ -187,33 +191,36 @@ impl Bus {
     }
 
     fn lines_named(&self, path: &str) -> Vec<Arc<Line>> {
-        let Some(path) = super::Path::parse(path) else { return Vec::new() };
+        let Some(path) = Path::parse(path) else { return Vec::new() };
         let line = self.line(&path).ok();
         let dead = self.line(&path.dead_letters()).ok();
         line.into_iter().chain(dead).collect()
     }
 
-    /// Where the lines of an entity are; takes them over if nobody has them.
-    pub async fn whereabouts(&self, name: &str) -> Result<Where, Error> {
+    /// Where what a path names is; takes it over if nobody has it. A topic itself is everywhere.
+    pub async fn whereabouts(&self, path: &Path) -> Result<Where, Error> {
         let Some(nodes) = &self.shared.nodes else { return Ok(Where::Here) };
-        if self.entity(name).is_err() {
+        let path = Path { dead: false, ..path.clone() };
+        if self.line(&path).is_err() {
             // It may be new; and if it is not there at all, that can be said here.
             self.sync_entities().await?;
         }
-        let Ok(entity) = self.entity(name) else { return Ok(Where::Here) };
+        let Ok(line) = self.line(&path) else {
+            self.refresh().await?;
+            return Ok(Where::Here);
+        };
         if !nodes.believes() {
             nodes.look().await?;
             self.tend().await?;
         }
-        let generation = &entity.record.generation;
-        let fence = self.shared.fence(generation);
-        if fence.epoch() == 0 && nodes.is_free(&Fence::lease(generation)) {
-            self.claim(generation).await?;
+        let (fence, lease) = (&line.fence, Fence::lease(&line.entity));
+        if fence.epoch() == 0 && nodes.is_free(&lease) {
+            self.seize(&line.entity).await?;
         }
         if fence.epoch() != 0 {
             return Ok(Where::Here);
         }
-        Ok(match nodes.holder(&Fence::lease(generation)) {
+        Ok(match nodes.holder(&lease) {
             Holder::At(address) => Where::At(address),
             Holder::Me | Holder::Nobody => Where::Nowhere,
         })
@@ -222,7 +229,9 @@ impl Bus {
     /// Sends on a store that is shared: straight where the entity is ours, else by post.
     pub(super) async fn send_among(&self, entity: &Entity, messages: Vec<Message>) -> Result<Vec<Sent>, BusError> {
         let fence = self.shared.fence(&entity.record.generation);
-        let ours = fence.epoch() != 0 && self.shared.nodes.as_ref().is_some_and(|nodes| nodes.believes());
+        let ours = entity.kind() == Kind::Queue
+            && fence.epoch() != 0
+            && self.shared.nodes.as_ref().is_some_and(|nodes| nodes.believes());
         if !ours {
             return Ok(self.send_by(entity, messages, Way::Post).await?.0);
         }
@@ -240,19 +249,19 @@ impl Bus {
         if self.shared.nodes.is_none() {
             return Ok(());
         }
-        for entity in self.entities() {
-            self.refresh_one(&entity).await?;
+        for (generation, lines) in self.units() {
+            self.refresh_one(&generation, &lines).await?;
         }
         Ok(())
     }
 
-    async fn refresh_one(&self, entity: &Entity) -> Result<(), Error> {
-        let fence = self.shared.fence(&entity.record.generation);
+    async fn refresh_one(&self, generation: &str, lines: &[Arc<Line>]) -> Result<(), Error> {
+        let fence = self.shared.fence(generation);
         // No transaction of ours is under way meanwhile.
         let _turn = fence.turn.lock().await;
-        let key = layout::counts_key(&entity.record.generation);
+        let key = layout::counts_key(generation);
         let counts = self.shared.store.get(layout::table(), &key).await?.unwrap_or_default();
-        for line in entity.lines() {
+        for line in lines {
             line.state().counts = Delta::read(&counts, line.layout.generation());
         }
         Ok(())
@@ -267,26 +276,39 @@ impl Bus {
         Ok(())
     }
 
+    /// Jobs of a node that is gone are done by another one; two at one job do no harm.
+    async fn look_for_jobs(&self) -> Result<(), Error> {
+        let Some(nodes) = &self.shared.nodes else { return Ok(()) };
+        for entity in self.entities().iter().filter(|entity| entity.kind() == Kind::Topic) {
+            if nodes.wants(&Fence::lease(&entity.record.generation)) {
+                self.find_jobs(entity).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Looks now and then for what other nodes have posted and scheduled, until told to stop.
     pub(super) async fn collect(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut round = 0_u32;
         loop {
             round = round.wrapping_add(1);
-            for entity in self.entities() {
-                if self.shared.fence(&entity.record.generation).epoch() == 0 {
+            let seldom = round.is_multiple_of(TIMED_EVERY);
+            if seldom && let Err(error) = self.look_for_jobs().await {
+                tracing::warn!(%error, "what other nodes left to be copied cannot be looked for; later");
+            }
+            for (generation, lines) in self.units() {
+                if self.shared.fence(&generation).epoch() == 0 {
                     continue;
                 }
-                if round.is_multiple_of(TIMED_EVERY)
-                    && let Err(error) = self.refresh_one(&entity).await
-                {
-                    tracing::warn!(%error, entity = entity.record.path, "its counts cannot be read; later");
+                if seldom && let Err(error) = self.refresh_one(&generation, &lines).await {
+                    tracing::warn!(%error, entity = name(&lines), "its counts cannot be read; later");
                 }
-                for line in entity.lines() {
-                    let letters = line.dead().is_none();
-                    if !letters && round.is_multiple_of(TIMED_EVERY) {
+                for line in &lines {
+                    let letters = line.is_of_dead_letters();
+                    if !letters && seldom {
                         line.due_at(tidings_core::time::Timestamp::MIN);
                     }
-                    if !letters || round.is_multiple_of(TIMED_EVERY) {
+                    if !letters || seldom {
                         line.posted();
                     }
                 }
@@ -299,11 +321,16 @@ impl Bus {
     }
 }
 
+/// For logs: one of them.
+fn name(lines: &[Arc<Line>]) -> &str {
+    lines.first().map_or("", |line| line.path.as_str())
+}
+
 impl Line {
     /// Whether anybody has messages of it.
-    pub(super) fn holds_locks(self: &Arc<Self>) -> bool {
-        self.tick();
-        self.state().held_len() > 0
+    pub(super) fn holds_locks(line: &Arc<Self>) -> bool {
+        line.tick();
+        line.state().held_len() > 0
     }
 
     /// Waits until this node may have the line, for a while.

@@ -8,10 +8,12 @@ use std::sync::atomic::Ordering;
 use tidings_core::time::Timestamp;
 use tidings_store::{Condition, Error, Query, Value, Write};
 
+use super::history::End;
 use super::layout::{self, Delta, LaneId};
 use super::line::Line;
 use super::message::{Message, Stored};
 use super::prepared::{Prepared, Sent};
+use super::settle::dead_bytes;
 
 /// Posts that are read and taken in at once.
 const ROUND: usize = 256;
@@ -45,6 +47,7 @@ impl Line {
         if let Some(dead) = self.dead() {
             let letter = stored.dead_letter("FilterEvaluationException", Some(why), &self.path, now);
             dead.put_post(&letter, now, &mut prepared)?;
+            self.row(&letter, End::DeadLettered, 0).into_iter().for_each(|row| prepared.write(row));
         }
         Ok(prepared)
     }
@@ -135,7 +138,12 @@ impl Line {
             let mut stored = Stored::from_item(item)?;
             let position = self.begin(LaneId::Main).await?;
             stored.sequence = position;
-            prepared.count(self, Delta { waiting: 1, incoming: 1, ..Delta::default() });
+            let mut delta = Delta { waiting: 1, incoming: 1, ..Delta::default() };
+            if self.is_of_dead_letters() {
+                delta.bytes = dead_bytes(&stored);
+                self.entry(&stored).into_iter().for_each(|entry| prepared.write(entry));
+            }
+            prepared.count(self, delta);
             prepared.arrive(self, LaneId::Main, position, stored)?;
             match transactions.last() {
                 Some(last) if last.fits(&prepared) => {

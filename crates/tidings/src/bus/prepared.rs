@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidings_core::time::Timestamp;
-use tidings_store::{Error, Store, Write, limits};
+use tidings_store::{Error, Key, Store, Write, limits};
 use tokio::sync::OwnedMutexGuard;
 use tokio::sync::mpsc::error::SendError;
 
+use super::fanout::Fanout;
 use super::fence::Fence;
 use super::layout::{self, Delta, LaneId, Place};
-use super::line::Line;
+use super::line::{Line, Shared};
 use super::message::Stored;
 
 /// Writes for a transaction, the caller's or our own. Exactly one of [`Prepared::committed`] and [`Prepared::aborted`]
@@ -42,12 +43,6 @@ struct Counted {
     epoch: Option<u64>,
 }
 
-struct Arrival {
-    line: Arc<Line>,
-    epoch: u64,
-    at: At,
-}
-
 /// What a transaction does to one entity's counts.
 #[derive(Default)]
 struct Changed<'a> {
@@ -55,11 +50,32 @@ struct Changed<'a> {
     fence: Option<(&'a Fence, u64)>,
 }
 
-enum At {
-    Lane(LaneId, u64, Arc<Stored>),
-    Timed(Timestamp, u64),
+enum Arrival {
+    /// With the epoch in which its place was given.
+    Lane(Arc<Line>, u64, LaneId, u64, Arc<Stored>),
+    Timed(Arc<Line>, Timestamp, u64),
     /// Whoever has the line takes it in.
-    Posted,
+    Posted(Arc<Line>, Key),
+    /// A message that is to be copied to the subscriptions of its topic.
+    Job(Arc<Shared>, Arc<Fanout>, u64),
+}
+
+impl Arrival {
+    fn shared(&self) -> &Shared {
+        match self {
+            Self::Lane(line, ..) | Self::Timed(line, ..) | Self::Posted(line, _) => &line.shared,
+            Self::Job(shared, ..) => shared,
+        }
+    }
+
+    fn key(&self) -> Key {
+        match self {
+            Self::Lane(line, _, lane, position, _) => line.layout.key(Place::Lane(*lane, *position)),
+            Self::Timed(line, due, number) => line.layout.timed(*due, *number),
+            Self::Posted(_, key) => key.clone(),
+            Self::Job(_, fanout, number) => fanout.key(*number),
+        }
+    }
 }
 
 impl Prepared {
@@ -96,9 +112,9 @@ impl Prepared {
     }
 
     /// A message for whoever has the line.
-    pub(super) fn post(&mut self, line: &Arc<Line>, key: &tidings_store::Key, stored: &Stored) -> Result<(), Error> {
+    pub(super) fn post(&mut self, line: &Arc<Line>, key: &Key, stored: &Stored) -> Result<(), Error> {
         self.put(key, stored)?;
-        self.arrivals.push(Arrival { line: Arc::clone(line), epoch: 0, at: At::Posted });
+        self.arrivals.push(Arrival::Posted(Arc::clone(line), key.clone()));
         Ok(())
     }
 
@@ -115,8 +131,8 @@ impl Prepared {
         if let Some(at) = stored.expires_at {
             self.writes.push(layout::pointer(&line.layout.expiry(at, lane, position), at));
         }
-        let (line, epoch) = (Arc::clone(line), line.epoch());
-        self.arrivals.push(Arrival { line, epoch, at: At::Lane(lane, position, Arc::new(stored)) });
+        let epoch = line.epoch();
+        self.arrivals.push(Arrival::Lane(Arc::clone(line), epoch, lane, position, Arc::new(stored)));
         Ok(())
     }
 
@@ -129,11 +145,16 @@ impl Prepared {
         stored: &Stored,
     ) -> Result<(), Error> {
         self.put(&line.layout.timed(due, number), stored)?;
-        self.arrivals.push(Arrival { line: Arc::clone(line), epoch: 0, at: At::Timed(due, number) });
+        self.arrivals.push(Arrival::Timed(Arc::clone(line), due, number));
         Ok(())
     }
 
-    pub(super) fn put(&mut self, key: &tidings_store::Key, stored: &Stored) -> Result<(), Error> {
+    /// A message waits to be copied.
+    pub(super) fn arrive_job(&mut self, shared: Arc<Shared>, fanout: Arc<Fanout>, number: u64) {
+        self.arrivals.push(Arrival::Job(shared, fanout, number));
+    }
+
+    pub(super) fn put(&mut self, key: &Key, stored: &Stored) -> Result<(), Error> {
         use tidings_store::KeyValue;
         let (KeyValue::S(line), Some(KeyValue::S(at))) = (&key.partition, &key.sort) else {
             return Err(Error::Invalid("keys of the bus are text".to_owned()));
@@ -285,13 +306,20 @@ impl Prepared {
             }
         }
         self.counts.clear();
-        for Arrival { line, epoch, at } in std::mem::take(&mut self.arrivals) {
-            match at {
-                At::Lane(lane, position, stored) if committed => line.arrived(epoch, lane, position, stored),
-                At::Lane(lane, position, _) => line.aborted(epoch, lane, position),
-                At::Timed(due, _) if committed => line.due_at(due),
-                At::Posted if committed => line.posted(),
-                At::Timed(..) | At::Posted => {}
+        for arrival in std::mem::take(&mut self.arrivals) {
+            match arrival {
+                Arrival::Lane(line, epoch, lane, position, stored) if committed => {
+                    line.arrived(epoch, lane, position, stored);
+                }
+                Arrival::Lane(line, epoch, lane, position, _) => line.aborted(epoch, lane, position),
+                Arrival::Timed(line, due, _) if committed => line.due_at(due),
+                Arrival::Posted(line, _) if committed => line.posted(),
+                Arrival::Timed(..) | Arrival::Posted(..) => {}
+                Arrival::Job(shared, fanout, _) if committed => {
+                    fanout.committed();
+                    shared.copying.notify_one();
+                }
+                Arrival::Job(_, fanout, _) => fanout.aborted(),
             }
         }
     }
@@ -299,16 +327,12 @@ impl Prepared {
     /// Finds out whether the transaction was carried out, and says so to the lines. The store decides transactions in
     /// the order they come, so one that was handed in before is not carried out after this.
     pub(super) async fn look_up(mut self, store: &dyn Store) -> Result<(), Self> {
-        let Some(Arrival { line, at, .. }) = self.arrivals.first() else { return Ok(()) };
-        let key = match at {
+        if let Some(Arrival::Posted(..)) = self.arrivals.first() {
             // Whoever looks finds it or not.
-            At::Posted => {
-                self.settle(true);
-                return Ok(());
-            }
-            At::Lane(lane, position, _) => line.layout.key(Place::Lane(*lane, *position)),
-            At::Timed(due, number) => line.layout.timed(*due, *number),
-        };
+            self.settle(true);
+            return Ok(());
+        }
+        let Some(key) = self.arrivals.first().map(Arrival::key) else { return Ok(()) };
         let check = Write::check(layout::table(), key, tidings_store::Condition::Exists);
         match store.transact(vec![check]).await {
             Ok(()) => self.settle(true),
@@ -328,7 +352,7 @@ impl std::fmt::Debug for Prepared {
 impl Drop for Prepared {
     fn drop(&mut self) {
         if let Some(arrival) = self.arrivals.first() {
-            let doubts = arrival.line.shared.doubts.clone();
+            let doubts = arrival.shared().doubts.clone();
             // Nobody listens any more: the bus is being closed, and its next start reads the store.
             if let Err(SendError(mut forgotten)) = doubts.send(std::mem::take(self)) {
                 forgotten.arrivals.clear();

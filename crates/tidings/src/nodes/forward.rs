@@ -11,7 +11,7 @@ use bytes::Bytes;
 use reqwest::Url;
 
 use crate::app::Services;
-use crate::bus::Where;
+use crate::bus::{Path, Where};
 use crate::http::{CorrelationId, Problem};
 use crate::outbound::{self, Outbound, Timeouts};
 
@@ -57,7 +57,7 @@ impl Services {
         correlation: &CorrelationId,
     ) -> Result<Option<Response>, Problem> {
         let Some(forwarder) = &self.forwarder else { return Ok(None) };
-        let Some(entity) = entity_of(parts).await else { return Ok(None) };
+        let Some(path) = path_of(parts).await else { return Ok(None) };
         let moved = || {
             let detail = "another node has this entity, or is about to; try again in a moment";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, ELSEWHERE, detail).retry_after(1)
@@ -67,10 +67,10 @@ impl Services {
             if again {
                 self.look_at_nodes().await?;
             }
-            match self.bus.whereabouts(&entity).await? {
+            match self.bus.whereabouts(&path).await? {
                 Where::Here => return Ok(None),
                 Where::At(address) if !is_forwarded => {
-                    let answer = self.ask(forwarder, &address, &entity, parts, body, correlation).await;
+                    let answer = self.ask(forwarder, &address, parts, body, correlation).await;
                     match answer {
                         Some(answer) if !is_elsewhere(&answer) => return respond(answer).map(Some),
                         _ => {}
@@ -87,7 +87,6 @@ impl Services {
         &self,
         forwarder: &Forwarder,
         address: &str,
-        entity: &str,
         parts: &Parts,
         body: &Bytes,
         correlation: &CorrelationId,
@@ -109,7 +108,7 @@ impl Services {
                 answer = &mut answer => return match answer {
                     Ok(answer) => Some(answer),
                     Err(error) => {
-                        tracing::warn!(%error, entity, "a call could not be forwarded");
+                        tracing::warn!(%error, "a call could not be forwarded");
                         None
                     }
                 },
@@ -125,9 +124,10 @@ impl Services {
     }
 }
 
-async fn entity_of(parts: &mut Parts) -> Option<String> {
+async fn path_of(parts: &mut Parts) -> Option<Path> {
     let params = RawPathParams::from_request_parts(parts, &()).await.ok()?;
-    params.iter().find(|(name, _)| *name == "entity").map(|(_, value)| value.to_owned())
+    let named = |wanted: &str| params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned());
+    Some(Path { entity: named("entity")?, subscription: named("subscription"), dead: false })
 }
 
 fn is_elsewhere(answer: &outbound::Response) -> bool {

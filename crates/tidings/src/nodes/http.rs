@@ -32,19 +32,17 @@ struct NodeView {
     address: String,
     /// The one that answers.
     here: bool,
-    /// Queues and topics whose messages it hands out.
+    /// Queues and subscriptions whose messages it hands out.
     entities: Vec<String>,
     /// What it does for all: monitors, sources.
     work: Vec<String>,
 }
 
 async fn list(State(services): State<Services>) -> impl IntoResponse {
-    let named: Vec<(String, String)> = services
-        .bus
-        .entities()
-        .iter()
-        .map(|entity| (crate::bus::fence::Fence::lease(&entity.record.generation), entity.record.path.clone()))
-        .collect();
+    let mut named: Vec<(String, String)> = Vec::new();
+    for line in services.bus.lines().iter().filter(|line| !line.is_of_dead_letters()) {
+        named.push((crate::bus::fence::Fence::lease(&line.entity), line.path.clone()));
+    }
     let items = match &services.nodes {
         None => vec![NodeView {
             id: "embedded".to_owned(),
