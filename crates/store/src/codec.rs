@@ -127,12 +127,13 @@ impl<'a> Reader<'a> {
 
     fn map(&mut self, depth: usize) -> Option<BTreeMap<Name, Value>> {
         let len = self.len()?;
-        let mut map = BTreeMap::new();
+        // In order as they stand, which a map made of all at once takes in with one pass. Not reserved: see below.
+        let mut entries = Vec::new();
         for _ in 0..len {
             let name = self.text()?;
-            map.insert(Name::Owned(name), self.value(depth)?);
+            entries.push((Name::Owned(name), self.value(depth)?));
         }
-        Some(map)
+        Some(BTreeMap::from_iter(entries))
     }
 
     fn value(&mut self, depth: usize) -> Option<Value> {
