@@ -32,6 +32,8 @@ pub struct Shared {
     pub alarm: Notify,
     pub stopping: watch::Receiver<bool>,
     pub times: Times,
+    /// How many messages handlers of this process were done with: for those who wait for one.
+    pub handled: watch::Sender<u64>,
 }
 
 /// Why a call on a line does nothing.

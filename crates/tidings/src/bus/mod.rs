@@ -50,6 +50,7 @@ pub mod manage;
 pub mod message;
 mod metrics;
 pub mod path;
+pub mod pool;
 pub mod prepared;
 pub mod push;
 mod receive;
@@ -124,6 +125,12 @@ pub async fn open(
 }
 
 impl Bus {
+    /// How many messages handlers of this process were done with so far.
+    #[must_use]
+    pub fn handled(&self) -> watch::Receiver<u64> {
+        self.shared.handled.subscribe()
+    }
+
     /// Opens the bus with the entities that are stored.
     pub async fn open(
         store: Arc<dyn Store>,
@@ -134,7 +141,16 @@ impl Bus {
         let (sender, doubts) = mpsc::unbounded_channel();
         let alarm = tokio::sync::Notify::new();
         let times = figures::Times::default();
-        let shared = Arc::new(Shared { store, clock, ids, doubts: sender, alarm, stopping, times });
+        let shared = Arc::new(Shared {
+            store,
+            clock,
+            ids,
+            doubts: sender,
+            alarm,
+            stopping,
+            times,
+            handled: watch::Sender::new(0),
+        });
         let bus = Arc::new(Self { shared, entities: RwLock::default(), doubts: tokio::sync::Mutex::new(Some(doubts)) });
         bus.load().await?;
         Ok(bus)

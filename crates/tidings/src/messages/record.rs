@@ -11,13 +11,14 @@ use tidings_core::time::{self, Timestamp};
 use tidings_store::{Error, Item, Key, KeyKind, Table, Value};
 use uuid::Uuid;
 
+use crate::channel::stream;
 use crate::config::Secret;
 
 /// The type of a message that a rule makes.
 pub const ALERT_NOTIFICATION: &str = "alert_notification";
 
 /// The channels a message can leave by.
-pub const CHANNELS: [&str; 5] = ["email", "ntfy", "webhook", "queue", "ticket"];
+pub const CHANNELS: [&str; 6] = ["email", "ntfy", "webhook", "queue", "ticket", stream::CHANNEL];
 
 /// Partitions of `due-index` for each channel, so that none is hot on DynamoDB.
 pub const DUE_PARTS: u8 = 4;
@@ -60,7 +61,7 @@ pub struct Message {
     pub correlation_id: String,
     /// Second since 1970 at which it ceases to exist.
     pub ttl: i64,
-    /// `email`, `ntfy`, `webhook`, `queue` or `ticket`.
+    /// `email`, `ntfy`, `webhook`, `queue`, `ticket`, or `dynamodb-stream` for what came from there and goes back.
     pub channel: String,
     /// Where it goes, in the channel's own terms; never a secret.
     pub target: Map<String, Json>,

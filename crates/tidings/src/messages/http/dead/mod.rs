@@ -32,7 +32,7 @@ pub fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/dead-letters", "What was given up, newest first", page)
             .scopes(&[Scope::Read])
             .params(&[
-                Param("channel", "email, ntfy, webhook, queue or ticket"),
+                Param("channel", "email, ntfy, webhook, queue, ticket or dynamodb-stream"),
                 Param("message_type", "A type"),
                 Param("from", "Not given up before this date or time"),
                 Param("to", "Not given up after this date or time; a date means its whole day"),
