@@ -1,7 +1,7 @@
 //! The embedded engine: items, items kept apart, and index entries in three fjall keyspaces under one journal.
 //!
 //! `layout` is the data directory, `keys` and `codec` the bytes, `plan` what happens before the committer,
-//! `commit` the thread that decides and `write` the one that writes, `read` the queries, `sweep` what removes expired items, `backup` the
+//! `commit` the one thread that writes, `read` the queries, `sweep` what removes expired items, `backup` the
 //! way out and back in.
 
 mod absent;
@@ -17,7 +17,6 @@ mod read;
 mod space;
 mod sweep;
 mod versions;
-mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,7 +27,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use tidings_core::time::Clock;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 pub use backup::{BackupSummary, restore};
 
@@ -42,7 +41,6 @@ use absent::Absent;
 use commit::{Committer, Request};
 use layout::TableIds;
 use read::{Reader, read_failed};
-use write::Writer;
 
 /// Our own entries stand under table id 0.
 const SEQUENCE_KEY: &[u8] = b"\0\0sequence";
@@ -189,38 +187,23 @@ impl Embedded {
             broken: Mutex::new(None),
         });
         let (requests, receiver) = mpsc::channel(QUEUE);
-        let (writer, batches) = std::sync::mpsc::channel();
-        let idle = Arc::new(Semaphore::new(1));
         let committer = Committer {
             db: db.clone(),
             spaces: spaces.clone(),
             shared: Arc::clone(&shared),
             requests: receiver,
-            writer,
-            idle: Arc::clone(&idle),
             listed: group::Listed::default(),
-            left: group::Left::default(),
-            sequence,
-        };
-        let writer = Writer {
-            shared: Arc::clone(&shared),
-            batches,
-            idle,
             callers: options.callers.clone(),
             acknowledge_before_fsync: options.acknowledge_before_fsync,
         };
         let (stop, stopped) = std::sync::mpsc::channel();
         let watched = Arc::clone(&shared);
-        // A runtime of its own, only to wait for two things at once.
-        let waiting = tokio::runtime::Builder::new_current_thread().build();
-        let waiting = waiting.map_err(|e| Error::failed("cannot start the committer", e))?;
-        let committer = spawn("committer", move || waiting.block_on(committer.run()))?;
-        let writer = spawn("writer", move || {
-            writer.run();
+        let committer = spawn("committer", move || {
+            committer.run();
             drop(stop);
         })?;
         let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &stopped))?;
-        let mut threads = vec![committer, writer, marker];
+        let mut threads = vec![committer, marker];
         let mut going_through = Vec::new();
         for (id, absent) in &shared.tables.absent {
             let (stop, stopped) = std::sync::mpsc::channel();
@@ -323,6 +306,10 @@ impl Drop for Embedded {
 }
 
 impl Shared {
+    fn next_sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Acquire) + 1
+    }
+
     fn committed(&self, sequence: u64) {
         self.sequence.store(sequence, Ordering::Release);
     }
