@@ -176,6 +176,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         rules::window::table(),
         bus::table(),
         bus::seen_table(),
+        bus::history::table(),
         incidents::record::table(),
     ]
     .map(Clone::clone)

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::backlog;
 use super::error::Error;
+use super::queues;
 use super::runner::Plan;
 use super::scenario;
 
@@ -49,9 +50,9 @@ pub struct Args {
     /// Events to store before measuring [default: 0, for `report` 1000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     pub preload: Option<u64>,
-    /// Messages that wait in `messages-backlog`
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    pub backlog: u64,
+    /// Messages that wait [default: `messages-backlog` 1000000, `queue-backlog` 10000000, `queue-due` 100000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub backlog: Option<u64>,
     /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
@@ -75,14 +76,23 @@ fn help() -> String {
     for scenario in scenario::ALL {
         text += &format!("  {:<14} {}\n", scenario.name, scenario.about);
     }
-    text +=
-        &format!("  {:<14} {}\n", backlog::NAME, "events taken in beside --backlog messages for a dead destination");
+    for (name, about) in ALONE {
+        text += &format!("  {name:<14} {about}\n");
+    }
     text + "\nExamples:\n  \
         tidings bench ingest ingest-batch --connections 16,64,256 --seconds 10\n  \
         tidings bench ingest --preload 1000000 --json\n  \
         tidings bench messages messages-paced ingest\n  \
         tidings bench report"
 }
+
+/// Those that start their own server and take their own turns.
+const ALONE: [(&str, &str); 4] = [
+    (backlog::NAME, "alone: events taken in beside --backlog messages for a dead destination"),
+    (queues::BACKLOG, "alone: `queue` with --backlog messages waiting, memory, and a restart"),
+    (queues::DUE, "alone: --backlog scheduled messages due in the same moment, in order and whole"),
+    (queues::IDLE, "alone: the CPU time of 1,000 receivers on long polls, over --seconds"),
+];
 
 impl Args {
     /// How each job is measured, if that can be done.
@@ -125,16 +135,14 @@ impl Args {
         names
     }
 
-    /// Whether the check with a backlog is asked for, which starts its own server and takes its own turns.
-    pub fn is_backlog(&self) -> Result<bool, Error> {
-        if !self.scenarios.iter().any(|name| name == backlog::NAME) {
-            return Ok(false);
-        }
+    /// The check that is asked for, if it is one that starts its own server and takes its own turns.
+    pub fn alone(&self) -> Result<Option<&'static str>, Error> {
+        let named = |name: &str| self.scenarios.iter().any(|wanted| wanted == name);
+        let Some((name, _)) = ALONE.into_iter().find(|(name, _)| named(name)) else { return Ok(None) };
         if self.scenarios.len() > 1 || self.url.is_some() || !self.connections.is_empty() {
-            let name = backlog::NAME;
             return Err(Error::Usage(format!("`{name}` takes no other scenario, --url or --connections")));
         }
-        Ok(true)
+        Ok(Some(name))
     }
 
     /// Whether the whole report is asked for, which decides itself what it measures.
@@ -191,10 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn the_backlog_stands_alone() {
-        assert!(parse("messages-backlog --backlog 1000").unwrap().is_backlog().unwrap());
-        assert!(!parse("messages").unwrap().is_backlog().unwrap());
-        assert!(parse("messages-backlog ingest").unwrap().is_backlog().is_err());
+    fn some_stand_alone() {
+        for name in ["messages-backlog", "queue-backlog", "queue-due", "queue-idle"] {
+            assert_eq!(parse(&format!("{name} --backlog 1000")).unwrap().alone().unwrap(), Some(name));
+            assert!(parse(&format!("{name} ingest")).unwrap().alone().is_err());
+            assert!(parse(&format!("{name} --connections 4")).unwrap().alone().is_err());
+        }
+        assert_eq!(parse("messages queue").unwrap().alone().unwrap(), None);
         assert!(parse("messages-backlog --backlog 0").is_err());
     }
 

@@ -22,6 +22,8 @@ use super::{client, stopwatch};
 /// The name on the command line.
 pub const NAME: &str = "messages-backlog";
 const CONNECTIONS: u32 = 64;
+/// Messages that wait, if the command line does not say.
+const MESSAGES: u64 = 1_000_000;
 const MAKERS: u32 = 16;
 /// What one request may create.
 const BATCH: u64 = 25;
@@ -37,7 +39,7 @@ pub async fn run(args: &Args, plan: Plan, options: &Options) -> Result<(), Error
     let before = ingest(plan, options, &target).await?;
     let (memory_before, _) = started.memory()?;
     sink.set_dead(true);
-    fill(&target, args.backlog).await?;
+    fill(&target, args.backlog.unwrap_or(MESSAGES)).await?;
     let waiting = unfinished(&target).await?;
     let (memory_filled, _) = started.memory()?;
     let beside = ingest(plan, options, &target).await?;

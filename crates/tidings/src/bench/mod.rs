@@ -19,6 +19,7 @@ pub mod limit;
 mod messages;
 mod output;
 mod preload;
+mod queues;
 mod report;
 pub mod runner;
 pub mod scenario;
@@ -68,8 +69,12 @@ async fn measure(args: &Args) -> Result<(), Error> {
     if is_report {
         return report::run(args, plan, &options).await;
     }
-    if args.is_backlog()? {
-        return backlog::run(args, plan, &options).await;
+    match args.alone()? {
+        None => {}
+        Some(queues::BACKLOG) => return queues::backlog(args, plan, &options).await,
+        Some(queues::DUE) => return queues::due(args).await,
+        Some(queues::IDLE) => return queues::idle(args).await,
+        Some(_) => return backlog::run(args, plan, &options).await,
     }
     let scenarios = chosen(args)?;
     let variants = args.variants()?;

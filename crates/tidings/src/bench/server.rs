@@ -99,6 +99,16 @@ impl Started {
         Ok((field("VmRSS:")?, field("VmHWM:")?))
     }
 
+    /// The time that the process was on a core, in all its threads.
+    pub fn cpu(&self) -> Result<Duration, Error> {
+        let path = PathBuf::from(format!("/proc/{}/stat", self.child.id()));
+        let stat = std::fs::read_to_string(&path).map_err(Error::file(&path))?;
+        let ticks = cpu_ticks(&stat).ok_or_else(|| Error::file(&path)(io::Error::other("it cannot be read")))?;
+        #[expect(clippy::cast_precision_loss, reason = "ticks of a run are few")]
+        let seconds = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
+        Ok(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+    }
+
     /// Ends the process at once, as a crash would. Returns before it is gone.
     pub fn kill(&mut self) -> Result<(), Error> {
         self.child.kill().map_err(|error| Error::Start(format!("the old one cannot be killed: {error}")))
@@ -213,6 +223,15 @@ async fn is_ready(address: SocketAddr) -> bool {
     timeout(Duration::from_secs(1), ask).await.ok().flatten().unwrap_or(false)
 }
 
+/// `utime` and `stime`, the 14th and 15th field; the second is a name, which may have anything in it.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
 /// A line such as `VmRSS: 123456 kB`, in bytes.
 fn memory_field(status: &str, name: &str) -> Option<u64> {
     let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -230,6 +249,13 @@ mod tests {
         assert_eq!(memory_field(status, "VmRSS:"), Some(100 << 20));
         assert_eq!(memory_field(status, "VmHWM:"), Some(200 << 20));
         assert_eq!(memory_field(status, "VmSwap:"), None);
+    }
+
+    #[test]
+    fn the_time_on_a_core_is_read_from_the_stat_file() {
+        let stat = "42 (a b) c) S 1 42 42 0 -1 4194560 100 0 0 0 170 30 0 0 20 0 5 0 1000 2000 300";
+        assert_eq!(cpu_ticks(stat), Some(200));
+        assert_eq!(cpu_ticks("42 (x) S 1"), None);
     }
 
     #[tokio::test]

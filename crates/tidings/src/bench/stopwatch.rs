@@ -20,12 +20,17 @@ pub fn since(start: Instant) -> Duration {
     now().saturating_duration_since(start)
 }
 
+/// This moment by the calendar, for what is to happen at a time.
+#[expect(clippy::disallowed_methods, reason = "a load generator lives in real time")]
+#[must_use]
+pub fn wall() -> Timestamp {
+    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
 /// Today's date in UTC, as `2026-11-15`, for the report.
-#[expect(clippy::disallowed_methods, reason = "the report says on which day it was measured")]
 #[must_use]
 pub fn today() -> String {
-    let now = Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH);
-    now.to_string().chars().take_while(|c| *c != 'T').collect()
+    wall().to_string().chars().take_while(|c| *c != 'T').collect()
 }
 
 #[cfg(test)]

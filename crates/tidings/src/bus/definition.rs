@@ -16,6 +16,8 @@ use crate::config::values;
 pub const MAX_DELIVERIES: std::ops::RangeInclusive<u64> = 1..=2000;
 pub const LOCK_SECONDS: std::ops::RangeInclusive<u64> = 5..=300;
 pub const TTL_SECONDS: std::ops::RangeInclusive<u64> = 0..=3_153_600_000;
+/// A tebibyte at the most.
+pub const DEAD_LETTER_BYTES: std::ops::RangeInclusive<u64> = 0..=1 << 40;
 pub const DUPLICATE_SECONDS: std::ops::RangeInclusive<u64> = 0..=604_800;
 /// Rules of one subscription.
 pub const RULES: usize = 100;
@@ -48,16 +50,30 @@ pub struct Definition {
     /// Whether messages that expire go to the dead letters; else they vanish.
     #[serde(default)]
     pub dead_letter_on_expiration: bool,
+    /// Bytes of dead letters beyond which nothing more is taken in; they themselves never expire. 0: no limit.
+    #[serde(default = "dead_letter_bytes")]
+    pub dead_letter_max_bytes: u64,
     /// How long message ids are remembered. 0: no duplicate detection.
     pub duplicate_window_seconds: u64,
     /// One message of a session at a time, in order.
     pub ordered: bool,
+    /// Whether what became of each message is kept, for `/trace`.
+    #[serde(default = "yes")]
+    pub history: bool,
     /// Of a subscription. None: it takes everything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleDefinition>,
     /// Of a subscription: delivers each message to an HTTP endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<Push>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn dead_letter_bytes() -> u64 {
+    configured::DEAD_LETTER_MAX_BYTES
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -111,8 +127,10 @@ impl Definition {
             retry: None,
             default_ttl_seconds: 0,
             dead_letter_on_expiration: false,
+            dead_letter_max_bytes: default.dead_letter_max_bytes,
             duplicate_window_seconds: 0,
             ordered: false,
+            history: true,
             rules: Vec::new(),
             push: None,
         }
@@ -129,6 +147,8 @@ impl Definition {
             ttl: seconds(self.default_ttl_seconds),
             dead_letter_expired: self.dead_letter_on_expiration,
             ordered: self.ordered,
+            history: self.history,
+            dead_letter_bytes: Some(self.dead_letter_max_bytes).filter(|most| *most > 0),
         }
     }
 
@@ -142,8 +162,11 @@ impl Definition {
                 reader.number("maxDeliveryCount", MAX_DELIVERIES, definition.max_delivery_count);
             definition.lock_seconds = reader.number("lockSeconds", LOCK_SECONDS, definition.lock_seconds);
             definition.retry = reader.retry();
-            definition.dead_letter_on_expiration = reader.flag("deadLetterOnExpiration");
-            definition.ordered = reader.flag("ordered");
+            definition.dead_letter_on_expiration = reader.flag("deadLetterOnExpiration", false);
+            definition.dead_letter_max_bytes =
+                reader.number("deadLetterMaxBytes", DEAD_LETTER_BYTES, definition.dead_letter_max_bytes);
+            definition.ordered = reader.flag("ordered", false);
+            definition.history = reader.flag("history", true);
         }
         definition.default_ttl_seconds = reader.number("defaultTtlSeconds", TTL_SECONDS, 0);
         if kind == Kind::Subscription {
@@ -195,8 +218,10 @@ impl From<&configured::Queue> for Definition {
             retry: queue.retry.as_ref().map(Retry::from),
             default_ttl_seconds: queue.default_ttl_seconds,
             dead_letter_on_expiration: queue.dead_letter_on_expiration,
+            dead_letter_max_bytes: queue.dead_letter_max_bytes,
             duplicate_window_seconds: queue.duplicate_window_seconds,
             ordered: queue.ordered,
+            history: queue.history,
             ..Self::new(Kind::Queue)
         }
     }
@@ -220,7 +245,9 @@ impl From<&configured::Subscription> for Definition {
             retry: subscription.retry.as_ref().map(Retry::from),
             default_ttl_seconds: subscription.default_ttl_seconds,
             dead_letter_on_expiration: subscription.dead_letter_on_expiration,
+            dead_letter_max_bytes: subscription.dead_letter_max_bytes,
             ordered: subscription.ordered,
+            history: subscription.history,
             rules: subscription.rules.iter().map(RuleDefinition::from).collect(),
             push: subscription.push.as_ref().map(|push| Push {
                 url: push.url.clone(),
@@ -267,13 +294,13 @@ impl Reader<'_> {
         default
     }
 
-    fn flag(&mut self, name: &str) -> bool {
+    fn flag(&mut self, name: &str, default: bool) -> bool {
         match self.value(name).map(Value::as_bool) {
-            None => false,
+            None => default,
             Some(Some(flag)) => flag,
             Some(None) => {
                 self.wrong(name, "must be true or false");
-                false
+                default
             }
         }
     }

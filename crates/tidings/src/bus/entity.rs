@@ -51,6 +51,8 @@ pub struct Record {
     /// Its line and its dead letters; a topic has neither.
     pub main: String,
     pub dead: String,
+    /// Of a subscription: the generation of its topic.
+    pub topic: Option<String>,
     pub updated_at: Timestamp,
     pub updated_by: String,
 }
@@ -72,6 +74,7 @@ impl Record {
             .with("generation", &self.generation)
             .with("main", &self.main)
             .with("dead", &self.dead)
+            .with_some("topic", self.topic.as_ref())
             .with("updated_at", time::iso_micros(self.updated_at))
             .with("updated_by", &self.updated_by))
     }
@@ -87,6 +90,7 @@ impl Record {
             generation: text("generation")?,
             main: text("main")?,
             dead: text("dead")?,
+            topic: item.str("topic").map(ToOwned::to_owned),
             updated_at: text("updated_at")?.parse().map_err(|_| corrupt("time"))?,
             updated_by: text("updated_by")?,
         })
@@ -102,6 +106,12 @@ impl Record {
             ]),
         };
         Ok(Write::put(layout::table(), self.to_item()?).when(condition))
+    }
+
+    /// The write that leaves its messages to be swept.
+    #[must_use]
+    pub fn trash(&self) -> Write {
+        layout::trash_both(&self.main, &self.dead)
     }
 
     /// The definition with its secrets hidden.

@@ -1,6 +1,7 @@
 //! Figures of a line: what is in it, how long messages wait, how long they take (S003-100, S003-102).
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -11,17 +12,21 @@ use tidings_core::time::Timestamp;
 use super::layout::Place;
 use super::line::Line;
 use super::state::{Held, Taken};
+use crate::figures::Counts;
 
 /// From five milliseconds to an hour; 5 s is where the seed draws the line.
 const SECONDS: [f64; 13] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0, 300.0, 3600.0];
 
 /// How long messages of a line take. Scheduled delay does not count: a message is enqueued when it is due.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Watch {
     /// From enqueued to its first delivery.
     pub to_delivery: Histogram,
     /// From enqueued to completed.
     pub to_completion: Histogram,
+    types: Arc<Types>,
+    /// The type of the last message, which is often that of the next.
+    last: Mutex<Option<Arc<TypeTimes>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -31,17 +36,18 @@ pub struct Labels {
 
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 
-/// The same of every line.
+/// The same of every line, and of every type of message (S003-102).
 #[derive(Debug, Clone)]
 pub struct Times {
     pub to_delivery: Histograms,
     pub to_completion: Histograms,
+    types: Arc<Types>,
 }
 
 impl Default for Times {
     fn default() -> Self {
         let histograms = || Histograms::new_with_constructor(|| Histogram::new(SECONDS));
-        Self { to_delivery: histograms(), to_completion: histograms() }
+        Self { to_delivery: histograms(), to_completion: histograms(), types: Arc::default() }
     }
 }
 
@@ -52,20 +58,136 @@ impl Times {
         Watch {
             to_delivery: self.to_delivery.get_or_create_owned(&labels),
             to_completion: self.to_completion.get_or_create_owned(&labels),
+            types: Arc::clone(&self.types),
+            last: Mutex::new(None),
         }
+    }
+
+    /// The times of every type of message, for Prometheus.
+    #[must_use]
+    pub fn by_type(&self) -> (TypeHistograms, TypeHistograms) {
+        (self.types.to_delivery.clone(), self.types.to_completion.clone())
+    }
+
+    /// Times from accepted to first delivered of the last minutes, by type.
+    #[must_use]
+    pub fn lately(&self, now: Timestamp) -> Vec<(String, Counts)> {
+        let types = self.types.known.lock().unwrap_or_else(PoisonError::into_inner);
+        types.iter().map(|(kind, times)| (kind.clone(), times.lately(now))).collect()
+    }
+}
+
+/// Types whose times are kept; what comes after them counts together.
+const TYPES: usize = 200;
+const OTHER: &str = "other";
+const UNTYPED: &str = "untyped";
+/// Minutes over which the times of late are taken.
+const MINUTES: i64 = 5;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct TypeLabels {
+    pub r#type: String,
+}
+
+pub type TypeHistograms = Family<TypeLabels, Histogram, fn() -> Histogram>;
+
+/// The types of messages there were.
+#[derive(Debug)]
+struct Types {
+    to_delivery: TypeHistograms,
+    to_completion: TypeHistograms,
+    known: Mutex<BTreeMap<String, Arc<TypeTimes>>>,
+}
+
+impl Default for Types {
+    fn default() -> Self {
+        let histograms = || TypeHistograms::new_with_constructor(|| Histogram::new(SECONDS));
+        Self { to_delivery: histograms(), to_completion: histograms(), known: Mutex::default() }
+    }
+}
+
+/// How long messages of one type take.
+#[derive(Debug)]
+struct TypeTimes {
+    kind: String,
+    to_delivery: Histogram,
+    to_completion: Histogram,
+    /// By minute, the first delivery of late.
+    minutes: Mutex<VecDeque<(i64, Counts)>>,
+}
+
+impl Types {
+    fn of(&self, kind: &str) -> Arc<TypeTimes> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let kind = if known.contains_key(kind) || known.len() < TYPES { kind } else { OTHER };
+        if let Some(times) = known.get(kind) {
+            return Arc::clone(times);
+        }
+        let labels = TypeLabels { r#type: kind.to_owned() };
+        let times = Arc::new(TypeTimes {
+            kind: kind.to_owned(),
+            to_delivery: self.to_delivery.get_or_create_owned(&labels),
+            to_completion: self.to_completion.get_or_create_owned(&labels),
+            minutes: Mutex::default(),
+        });
+        known.insert(kind.to_owned(), Arc::clone(&times));
+        times
+    }
+}
+
+impl TypeTimes {
+    fn delivered(&self, seconds: f64, now: Timestamp) {
+        self.to_delivery.observe(seconds);
+        let minute = now.as_second().div_euclid(60);
+        let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
+        while minutes.front().is_some_and(|(first, _)| *first <= minute - MINUTES) {
+            minutes.pop_front();
+        }
+        if minutes.back().is_none_or(|(last, _)| *last != minute) {
+            minutes.push_back((minute, Counts::default()));
+        }
+        if let Some((_, counts)) = minutes.back_mut() {
+            counts.took(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+        }
+    }
+
+    fn lately(&self, now: Timestamp) -> Counts {
+        let first = now.as_second().div_euclid(60) - MINUTES;
+        let mut sum = Counts::default();
+        let minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
+        minutes.iter().filter(|(minute, _)| *minute > first).for_each(|(_, counts)| sum.add(counts));
+        sum
     }
 }
 
 impl Watch {
     pub fn delivered(&self, taken: &[Taken], now: Timestamp) {
         for Taken { held, .. } in taken.iter().filter(|taken| taken.held.deliveries == 1) {
-            self.to_delivery.observe(seconds(held.message.enqueued_at, now));
+            let took = seconds(held.message.enqueued_at, now);
+            self.to_delivery.observe(took);
+            // A dead letter that somebody looks at says nothing about its type.
+            if held.message.dead.is_none() {
+                self.of_type(held).delivered(took, now);
+            }
         }
     }
 
     pub fn completed(&self, held: &Held, now: Timestamp) {
         if matches!(held.place, Place::Lane(..)) {
-            self.to_completion.observe(seconds(held.message.enqueued_at, now));
+            let took = seconds(held.message.enqueued_at, now);
+            self.to_completion.observe(took);
+            if held.message.dead.is_none() {
+                self.of_type(held).to_completion.observe(took);
+            }
+        }
+    }
+
+    fn of_type(&self, held: &Held) -> Arc<TypeTimes> {
+        let kind = held.message.kind().filter(|kind| !kind.is_empty()).unwrap_or(UNTYPED);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(times) if times.kind == kind => Arc::clone(times),
+            _ => Arc::clone(last.insert(self.types.of(kind))),
         }
     }
 }
@@ -84,6 +206,7 @@ pub struct Figures {
     pub deferred: u64,
     /// In the line's dead letters.
     pub dead_lettered: u64,
+    pub dead_lettered_bytes: u64,
     /// Messages that ever came in, and that ever went out.
     pub incoming: u64,
     pub outgoing: u64,
@@ -92,11 +215,26 @@ pub struct Figures {
 }
 
 impl Line {
+    /// How much of the room for its dead letters is taken; `None` without a limit.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
+    pub fn dead_letter_share(&self) -> Option<f64> {
+        let most = self.settings().dead_letter_bytes?;
+        let bytes = self.dead()?.state().counts.bytes;
+        Some(bytes.max(0) as f64 / most as f64)
+    }
+
+    /// Whether there is no more room for dead letters, so that nothing is taken in (S003-99).
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.dead_letter_share().is_some_and(|share| share >= 1.0)
+    }
+
     #[must_use]
     pub fn figures(self: &Arc<Self>) -> Figures {
         self.tick();
         let now = self.now().wall;
-        let dead_lettered = self.dead().map_or(0, |dead| dead.state().counts.waiting);
+        let dead = self.dead().map(|dead| dead.state().counts).unwrap_or_default();
         let state = self.state();
         let locked = state.locked();
         let count = |count: i64| u64::try_from(count).unwrap_or(0);
@@ -105,7 +243,8 @@ impl Line {
             scheduled: count(state.counts.scheduled),
             locked: locked as u64,
             deferred: count(state.counts.deferred),
-            dead_lettered: count(dead_lettered),
+            dead_lettered: count(dead.waiting),
+            dead_lettered_bytes: count(dead.bytes),
             incoming: count(state.counts.incoming),
             outgoing: count(state.counts.outgoing),
             oldest_age: state.oldest().map(|oldest| Duration::try_from(now.duration_since(oldest)).unwrap_or_default()),

@@ -68,7 +68,7 @@ pub fn compile(rule: &RuleDefinition) -> Result<Rule, Vec<FieldError>> {
 }
 
 /// What a subscription makes of a message.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Copy {
     /// A message for it.
     Take(Message),

@@ -4,7 +4,12 @@
 //! order, and a reader must not step over one that is still under way. The rule: whatever is at or below `tail` is
 //! known here or is still to announce itself; whatever is above is read from the store, but never beyond the lowest
 //! position that is under way. So a page that was read is complete for good, and a message comes in exactly once.
+//!
+//! A line that keeps order may have more messages of blocked keys than the window has room for. Then those are passed
+//! over: they leave the window, with a note where the first of each key was, and reading goes on behind them. When such
+//! a key is free again, reading comes back to that place.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,6 +20,21 @@ const WINDOW: usize = 512;
 const WINDOW_BYTES: usize = 2 * 1024 * 1024;
 /// The window of a line that keeps order must see past the messages of keys that are busy.
 const WIDE: usize = 32;
+
+/// How much a window holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    messages: usize,
+    bytes: usize,
+    /// So many times as much, if nothing in it can be handed out.
+    wide: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { messages: WINDOW, bytes: WINDOW_BYTES, wide: WIDE }
+    }
+}
 
 /// The window on one lane.
 #[derive(Debug)]
@@ -30,6 +50,12 @@ pub struct Lane {
     /// The highest position at which something unread may be.
     unread: u64,
     loading: bool,
+    /// Keys that were passed over, each with the position of its first message that is not in the window. Not more than
+    /// there are keys blocked at the same time.
+    passed: BTreeMap<String, u64>,
+    /// What went away while a page was being read, which may still hold it.
+    gone: BTreeSet<u64>,
+    room: Room,
 }
 
 /// What to read next: above the first, up to and including the second.
@@ -51,7 +77,16 @@ impl Lane {
             tail: head.saturating_sub(1),
             unread: last,
             loading: false,
+            passed: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            room: Room::default(),
         }
+    }
+
+    #[cfg(test)]
+    #[must_use]
+    pub fn with_room(self, messages: usize, wide: usize) -> Self {
+        Self { room: Room { messages, wide, ..self.room }, ..self }
     }
 
     /// A message is on its way to `position`, which is higher than any before.
@@ -86,7 +121,7 @@ impl Lane {
 
     /// What to read, if there is anything to read and room for it. `wide`: nothing in the window can be handed out.
     pub fn start_load(&mut self, last: u64, wide: bool) -> Option<Load> {
-        let room = if wide { self.ready.len() < WINDOW * WIDE && self.bytes < WINDOW_BYTES * WIDE } else { self.low() };
+        let room = if wide { !self.is_full() } else { self.low() };
         if self.loading || !self.more() || !room {
             return None;
         }
@@ -95,6 +130,7 @@ impl Lane {
             return None;
         }
         self.loading = true;
+        self.gone.clear();
         Some(Load { above: self.tail, up_to })
     }
 
@@ -111,8 +147,57 @@ impl Lane {
         let last = messages.last().map(|(position, _)| *position);
         self.tail = if whole { load.up_to } else { last.unwrap_or(load.above) };
         for (position, message) in messages {
-            self.insert(position, message);
+            if !self.gone.contains(&position) {
+                self.insert(position, message);
+            }
         }
+    }
+
+    /// Takes the messages of blocked keys out of the window, to see what is behind them.
+    pub fn pass_over(&mut self, blocked: impl Fn(&str) -> bool) {
+        let (passed, bytes) = (&mut self.passed, &mut self.bytes);
+        self.ready.retain(|position, message| {
+            let key = message.message.order_key();
+            if !blocked(key) {
+                return true;
+            }
+            *bytes = bytes.saturating_sub(message.bytes());
+            if !passed.contains_key(key) {
+                passed.insert(key.to_owned(), *position);
+            }
+            false
+        });
+    }
+
+    /// Whether a key was passed over that is free now.
+    #[must_use]
+    pub fn must_come_back(&self, free: impl Fn(&str) -> bool) -> bool {
+        self.passed.keys().any(|key| free(key))
+    }
+
+    /// Goes back to the first message of the keys that were passed over and are free now.
+    pub fn come_back(&mut self, free: impl Fn(&str) -> bool) {
+        // A page that is being read ends behind the tail it began with.
+        if self.loading || self.passed.is_empty() {
+            return;
+        }
+        let before = self.tail;
+        let tail = &mut self.tail;
+        self.passed.retain(|key, first| {
+            let comes_back = free(key);
+            if comes_back {
+                *tail = (*tail).min(*first - 1);
+            }
+            !comes_back
+        });
+        if self.tail < before {
+            self.unread = self.unread.max(before);
+        }
+    }
+
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.ready.len() >= self.room.messages * self.room.wide || self.bytes >= self.room.bytes * self.room.wide
     }
 
     pub fn fail_load(&mut self) {
@@ -147,6 +232,9 @@ impl Lane {
     /// A message that was taken is no longer stored here.
     pub fn gone(&mut self, position: u64) {
         self.out.remove(&position);
+        if self.loading {
+            self.gone.insert(position);
+        }
     }
 
     #[must_use]
@@ -157,13 +245,13 @@ impl Lane {
     /// Whether a message at this position, if there is one, has not been read yet.
     #[must_use]
     pub fn is_unread(&self, position: u64) -> bool {
-        position > self.tail
+        position > self.tail || self.passed.values().any(|first| position >= *first)
     }
 
     /// Nothing is stored below this position.
     #[must_use]
     pub fn head(&self) -> u64 {
-        let known = [self.ready.keys().next(), self.out.first(), self.pending.first()];
+        let known = [self.ready.keys().next(), self.out.first(), self.pending.first(), self.passed.values().min()];
         known.into_iter().flatten().copied().fold(self.tail + 1, u64::min)
     }
 
@@ -171,19 +259,23 @@ impl Lane {
         if self.out.contains(&position) {
             return;
         }
-        self.bytes += message.bytes();
-        if let Some(twice) = self.ready.insert(position, message) {
-            self.bytes = self.bytes.saturating_sub(twice.bytes());
+        let passed = || self.passed.get(message.message.order_key());
+        if !self.passed.is_empty() && passed().is_some_and(|first| position >= *first) {
+            return;
+        }
+        if let Entry::Vacant(vacant) = self.ready.entry(position) {
+            self.bytes += message.bytes();
+            vacant.insert(message);
         }
     }
 
     fn has_room(&self) -> bool {
-        self.ready.len() < WINDOW && self.bytes < WINDOW_BYTES
+        self.ready.len() < self.room.messages && self.bytes < self.room.bytes
     }
 
     /// Reading pays when the window is half empty.
     fn low(&self) -> bool {
-        self.ready.len() < WINDOW / 2 && self.bytes < WINDOW_BYTES / 2
+        self.ready.len() < self.room.messages / 2 && self.bytes < self.room.bytes / 2
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `<gen>/f` | number | deferred messages |
 //! | `<gen>/x` | expiry time, lane and position | messages that expire |
 //! | `<entity gen>/c` | `0` | the counts of all lines of an entity |
+//! | `<topic gen>/o` | number | messages that are yet to be copied to all subscriptions |
 //! | `<gen>/h` | `0` | head positions and the numbers that are reserved |
 //! | `entities` | path | what an entity is |
 //! | `trash` | generation | partitions to be swept |
@@ -71,7 +72,9 @@ pub enum Place {
 }
 
 /// Every kind of partition that a line has, for sweeping.
-pub const PARTITIONS: [&str; 9] = ["m", "r", "d", "s", "n", "k", "f", "x", "h"];
+pub const PARTITIONS: [&str; 10] = ["m", "r", "d", "s", "n", "k", "f", "x", "h", JOBS];
+/// The partition of a topic's messages that are yet to be copied.
+pub const JOBS: &str = "o";
 
 /// The keys of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,13 +198,15 @@ pub struct Delta {
     pub incoming: i64,
     /// Messages that went out, ever: completed, or received and deleted.
     pub outgoing: i64,
+    /// Bytes of what is in it; counted of dead letters only.
+    pub bytes: i64,
 }
 
 impl Delta {
-    const NAMES: [&'static str; 5] = ["waiting", "scheduled", "deferred", "incoming", "outgoing"];
+    const NAMES: [&'static str; 6] = ["waiting", "scheduled", "deferred", "incoming", "outgoing", "bytes"];
 
-    fn parts(&self) -> [i64; 5] {
-        [self.waiting, self.scheduled, self.deferred, self.incoming, self.outgoing]
+    fn parts(&self) -> [i64; 6] {
+        [self.waiting, self.scheduled, self.deferred, self.incoming, self.outgoing, self.bytes]
     }
 
     pub fn add(&mut self, other: &Self) {
@@ -210,14 +215,15 @@ impl Delta {
         self.deferred += other.deferred;
         self.incoming += other.incoming;
         self.outgoing += other.outgoing;
+        self.bytes += other.bytes;
     }
 
     /// The counts of the line of that generation in the item of its entity.
     #[must_use]
     pub fn read(item: &Item, generation: &str) -> Self {
         let count = |name: &str| item.int(&format!("{generation}.{name}")).unwrap_or(0);
-        let [waiting, scheduled, deferred, incoming, outgoing] = Self::NAMES.map(count);
-        Self { waiting, scheduled, deferred, incoming, outgoing }
+        let [waiting, scheduled, deferred, incoming, outgoing, bytes] = Self::NAMES.map(count);
+        Self { waiting, scheduled, deferred, incoming, outgoing, bytes }
     }
 }
 
@@ -291,6 +297,13 @@ pub fn trash(generation: &str) -> Write {
 #[must_use]
 pub fn trash_both(one: &str, other: &str) -> Write {
     Write::put(table(), Item::new().with("line", TRASH).with("at", one).with("and", other))
+}
+
+/// Notes that the subscriptions of a deleted topic are to be deleted, too.
+#[must_use]
+pub fn trash_topic(path: &str, generation: &str) -> Write {
+    let item = Item::new().with("line", TRASH).with("at", format!("topic#{generation}"));
+    Write::put(table(), item.with("path", path).with("topic", generation))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A line: whatever messages are received from (a queue, a subscription, the dead letters of either). Carries out in
 //! the store what `state` decides, and wakes those who wait.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tidings_core::ids::IdSource;
@@ -10,9 +10,11 @@ use tidings_store::{Error, Store, Value, Write};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::figures::{Times, Watch};
+use super::history::End;
 use super::lane::Lane;
 use super::layout::{self, Delta, LaneId, Layout};
 use super::message::{Message, Stored};
+use super::path::DEAD_LETTERS;
 use super::prepared::{Prepared, Sent};
 use super::state::{Now, Settings, State};
 
@@ -30,8 +32,49 @@ pub struct Shared {
     pub doubts: mpsc::UnboundedSender<Prepared>,
     /// Rung when something is due earlier than was known.
     pub alarm: Notify,
+    /// Rung when a message is to be copied to the subscriptions of its topic.
+    pub copying: Notify,
     pub stopping: watch::Receiver<bool>,
     pub times: Times,
+    /// How long the history of messages is kept.
+    history_seconds: AtomicI64,
+}
+
+/// Until the configuration says otherwise.
+const HISTORY_DAYS: i64 = 90;
+const DAY_SECONDS: i64 = 86_400;
+
+impl Shared {
+    #[must_use]
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn IdSource>,
+        doubts: mpsc::UnboundedSender<Prepared>,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        let history_seconds = AtomicI64::new(HISTORY_DAYS * DAY_SECONDS);
+        Self {
+            store,
+            clock,
+            ids,
+            doubts,
+            alarm: Notify::new(),
+            copying: Notify::new(),
+            stopping,
+            times: Times::default(),
+            history_seconds,
+        }
+    }
+
+    pub fn keep_history(&self, days: u64) {
+        let days = i64::try_from(days).unwrap_or(i64::MAX);
+        self.history_seconds.store(days.saturating_mul(DAY_SECONDS), Ordering::Relaxed);
+    }
+
+    pub(super) fn history_seconds(&self) -> i64 {
+        self.history_seconds.load(Ordering::Relaxed)
+    }
 }
 
 /// Why a call on a line does nothing.
@@ -110,6 +153,12 @@ impl Line {
         }))
     }
 
+    /// Whether this holds what was given up.
+    #[must_use]
+    pub fn is_of_dead_letters(&self) -> bool {
+        self.path.ends_with(DEAD_LETTERS)
+    }
+
     pub fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -180,6 +229,8 @@ impl Line {
             Some(due) => {
                 let number = self.number().await?;
                 stored.sequence = number;
+                stored.accepted_at = Some(now);
+                self.row(&stored, End::Scheduled, 0).into_iter().for_each(|row| prepared.write(row));
                 prepared.write(layout::pointer(&self.layout.numbered(number), due));
                 for key in stored.message.cancel_keys() {
                     prepared.write(layout::pointer(&self.layout.keyed(key, number), due));

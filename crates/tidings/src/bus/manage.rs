@@ -1,6 +1,6 @@
 //! Making, changing, purging and deleting entities.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tidings_core::time::Timestamp;
@@ -14,9 +14,13 @@ use super::path::{DEAD_LETTERS, Path};
 use super::state::Settings;
 use super::{Bus, BusError};
 
-/// Queues and topics there can be, and subscriptions of one topic: the copies of a message are one transaction.
+/// Queues and topics there can be, and subscriptions of one topic, as in Service Bus.
 pub const ENTITIES: usize = 1000;
-pub const SUBSCRIPTIONS: usize = 40;
+pub const SUBSCRIPTIONS: usize = 2000;
+/// Subscriptions whose counts are in one item: it must stay small.
+const COUNTED_TOGETHER: usize = 16;
+/// A topic with no more subscriptions is deleted in one transaction; else its subscriptions are swept after it.
+const DELETED_TOGETHER: usize = 40;
 /// Who writes what is in the configuration file.
 const CONFIGURATION: &str = "configuration";
 
@@ -53,6 +57,9 @@ impl Bus {
         // A topic comes before its subscriptions: its path is the beginning of theirs.
         for record in records {
             self.install(record).await?;
+        }
+        for entity in self.entities().iter().filter(|entity| entity.kind() == Kind::Topic) {
+            self.find_jobs(entity).await?;
         }
         Ok(())
     }
@@ -118,11 +125,12 @@ impl Bus {
             origin,
             generation: match (&before, &topic) {
                 (Some(before), _) => before.generation.clone(),
-                (None, Some(topic)) => topic.record.generation.clone(),
+                (None, Some(topic)) => self.counted_with(topic, now),
                 (None, None) => generation(),
             },
             main: fresh(before.as_ref().map(|before| &before.main)),
             dead: fresh(before.as_ref().map(|before| &before.dead)),
+            topic: topic.as_ref().map(|topic| topic.record.generation.clone()),
             definition,
             updated_at: now,
             updated_by: by.to_owned(),
@@ -133,6 +141,18 @@ impl Bus {
             writes.push(Write::check(layout::table(), Record::key(&topic.record.path), Condition::Exists));
         }
         Ok(Planned { writes, created: before.is_none(), record, closing: Vec::new(), what: What::Put })
+    }
+
+    /// Where the counts of a new subscription are kept: with its topic's, or with those of a few others.
+    fn counted_with(&self, topic: &Entity, now: Timestamp) -> String {
+        let mut taken: BTreeMap<&str, usize> = BTreeMap::from([(topic.record.generation.as_str(), 0)]);
+        if let Body::Topic(subscriptions) = &topic.body {
+            for subscription in subscriptions.values() {
+                *taken.entry(&subscription.record.generation).or_default() += 1;
+            }
+        }
+        let room = taken.into_iter().find(|(_, count)| *count < COUNTED_TOGETHER);
+        room.map_or_else(|| self.generation(now), |(generation, _)| generation.to_owned())
     }
 
     fn check_room(&self, topic: Option<&Entity>) -> Result<(), BusError> {
@@ -175,17 +195,24 @@ impl Bus {
                 writes.push(Write::update(layout::table(), layout::counts_key(&record.generation), uncount));
             }
             (Body::Topic(subscriptions), None) => {
+                let together = subscriptions.len() <= DELETED_TOGETHER;
+                let mut counted = BTreeSet::from([&record.generation]);
                 for subscription in subscriptions.values() {
-                    writes.push(Write::delete(layout::table(), Record::key(&subscription.record.path)));
-                    // Their records are swept by generation; forty of them and the topic fit in one transaction.
-                    writes.push(layout::trash_both(
-                        subscription.pair.main.layout.generation(),
-                        subscription.pair.dead.layout.generation(),
-                    ));
+                    if together {
+                        writes.push(Write::delete(layout::table(), Record::key(&subscription.record.path)));
+                        writes.push(subscription.record.trash());
+                        counted.insert(&subscription.record.generation);
+                    }
                     closing.push(Arc::clone(&subscription.pair.main));
                     closing.push(Arc::clone(&subscription.pair.dead));
                 }
-                writes.push(Write::delete(layout::table(), layout::counts_key(&record.generation)));
+                let counts = counted.into_iter().map(|of| Write::delete(layout::table(), layout::counts_key(of)));
+                writes.extend(counts);
+                // What is yet to be copied goes with it.
+                writes.push(layout::trash(&record.generation));
+                if !together {
+                    writes.push(layout::trash_topic(&record.path, &record.generation));
+                }
             }
         }
         Ok(Planned { writes, created: false, record, closing, what: What::Delete })
@@ -230,6 +257,12 @@ impl Bus {
         let Some(path) = Path::parse(&record.path) else {
             return Err(Error::Corrupt(format!("{} is no path of the bus", record.path)));
         };
+        if let (Some(_), Some(of)) = (&path.subscription, &record.topic)
+            && self.entity(&path.entity).map_or(true, |topic| topic.record.generation != *of)
+        {
+            // Its topic is deleted, and it will be.
+            return Ok(());
+        }
         match (&path.subscription, record.definition.kind) {
             (None, Kind::Topic) => {
                 let mut entities = self.write_entities();
@@ -271,7 +304,10 @@ impl Bus {
         let Some(path) = Path::parse(&record.path) else { return };
         let mut entities = self.write_entities();
         match &path.subscription {
-            None => drop(entities.remove(&path.entity)),
+            None => {
+                drop(entities.remove(&path.entity));
+                self.forget_fanout(&record.generation);
+            }
             Some(name) => {
                 if let Some(topic) = entities.get(&path.entity)
                     && let Body::Topic(subscriptions) = &topic.body
@@ -288,7 +324,7 @@ impl Bus {
     /// The lines of a record: those that run already, where the generation is the same.
     async fn open_pair(&self, record: &Record, before: Option<Pair>) -> Result<Pair, Error> {
         let settings = record.definition.settings();
-        let of_dead = Settings::of_dead_letters(settings.lock);
+        let of_dead = Settings::of_dead_letters(settings.lock, settings.history);
         let counts = self.shared.store.get(layout::table(), &layout::counts_key(&record.generation)).await?;
         let counts = counts.unwrap_or_default();
         let open = |path: String, generation: &str, settings: Settings, dead: Option<Arc<Line>>| {

@@ -62,6 +62,9 @@ pub struct Stored {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enqueued_sequence: Option<u64>,
     pub enqueued_at: Timestamp,
+    /// When it was sent, of one that was scheduled for later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// Deliveries so far.
@@ -185,6 +188,15 @@ impl Stored {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.message.body.len() + self.message.property_bytes() + 256
+    }
+
+    /// What kind of message it is: its subject, else the property `eventType`.
+    #[must_use]
+    pub fn kind(&self) -> Option<&str> {
+        let message = &self.message;
+        let named = |name: &str| name.eq_ignore_ascii_case("eventType");
+        let property = || message.properties.iter().find(|(name, _)| named(name)).and_then(|(_, json)| json.as_str());
+        message.subject.as_deref().or_else(property)
     }
 
     #[must_use]

@@ -22,6 +22,7 @@ impl Bus {
             ("locked_messages", "Messages that are received and not settled", gauge()),
             ("deferred_messages", "Messages that are received by number only", gauge()),
             ("dead_lettered_messages", "Messages among the dead letters", gauge()),
+            ("dead_lettered_bytes", "Bytes of the dead letters", gauge()),
         ];
         let counters = [
             ("incoming_messages", "Messages that came in", Family::<Labels, Counter>::default()),
@@ -31,7 +32,14 @@ impl Bus {
         for line in self.lines().iter().filter(|line| !line.path.ends_with(DEAD_LETTERS)) {
             let labels = Labels { entity: line.path.clone() };
             let figures = line.figures();
-            let values = [figures.active, figures.scheduled, figures.locked, figures.deferred, figures.dead_lettered];
+            let values = [
+                figures.active,
+                figures.scheduled,
+                figures.locked,
+                figures.deferred,
+                figures.dead_lettered,
+                figures.dead_lettered_bytes,
+            ];
             for ((_, _, family), value) in gauges.iter().zip(values) {
                 family.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
             }
@@ -59,6 +67,19 @@ impl Bus {
             "Time from enqueued to completed",
             Unit::Seconds,
             times.to_completion.clone(),
+        );
+        let (to_delivery, to_completion) = times.by_type();
+        registry.register_with_unit(
+            "type_delivery",
+            "Time from accepted, or due, to first delivered, by type of message",
+            Unit::Seconds,
+            to_delivery,
+        );
+        registry.register_with_unit(
+            "type_completion",
+            "Time from accepted, or due, to completed, by type of message",
+            Unit::Seconds,
+            to_completion,
         );
         let mut out = String::new();
         // Writing to a string cannot fail.

@@ -29,7 +29,8 @@
 //! `layout` is what lies where in the store. `lane` and `state` decide, purely: a bounded window on each lane, locks,
 //! order. `line` and `settle` carry it out, `timed` does what the clock demands, `worker` is the clock. `prepared` holds
 //! writes and what to tell the lines once they are durable. `entity`, `definition` and `manage` are queues, topics and
-//! subscriptions; `filter` decides who gets a copy; `desk` deals with dead letters.
+//! subscriptions; `filter` decides who gets a copy, `fanout` makes those that are too many for one transaction; `desk` deals
+//! with dead letters, `letters` shows them at the desk for all, `history` keeps what became of messages.
 //!
 //! Durable are messages, deliveries, schedules and dead letters. Windows, locks and timers are in memory and die with
 //! the process: what was locked is delivered again, and counted. On a store that several processes share, the writes of
@@ -39,12 +40,15 @@ pub mod declared;
 pub mod definition;
 pub mod desk;
 pub mod entity;
+pub mod fanout;
 pub mod figures;
 pub mod filter;
 pub mod handler;
+pub mod history;
 pub mod http;
 pub mod lane;
 pub mod layout;
+pub mod letters;
 pub mod line;
 pub mod manage;
 pub mod message;
@@ -95,6 +99,8 @@ pub enum BusError {
     TooMany(String),
     #[error("{0}")]
     TooLarge(String),
+    #[error("the dead letters of {0} have reached deadLetterMaxBytes; deal with them first")]
+    Full(String),
     #[error("the message is no event of its kind: {}", .0.iter().map(|e| format!("{} {}", e.field, e.message)).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<FieldError>),
     #[error(transparent)]
@@ -107,7 +113,11 @@ pub enum BusError {
 pub struct Bus {
     pub shared: Arc<Shared>,
     entities: RwLock<BTreeMap<String, Arc<Entity>>>,
+    /// By the generation of a topic.
+    fanouts: std::sync::Mutex<BTreeMap<String, Arc<fanout::Fanout>>>,
     doubts: tokio::sync::Mutex<Option<mpsc::UnboundedReceiver<Prepared>>>,
+    /// Held by whoever does something to many dead letters.
+    pub desk: tokio::sync::Mutex<()>,
 }
 
 /// The bus with its entities, and those of the configuration.
@@ -119,6 +129,7 @@ pub async fn open(
     stopping: watch::Receiver<bool>,
 ) -> Result<Arc<Bus>, Error> {
     let bus = Bus::open(Arc::clone(store), Arc::clone(clock), Arc::clone(ids), stopping).await?;
+    bus.shared.keep_history(config.retention.messages_days);
     bus.declare(&declared::all(config)).await?;
     Ok(bus)
 }
@@ -132,10 +143,14 @@ impl Bus {
         stopping: watch::Receiver<bool>,
     ) -> Result<Arc<Self>, Error> {
         let (sender, doubts) = mpsc::unbounded_channel();
-        let alarm = tokio::sync::Notify::new();
-        let times = figures::Times::default();
-        let shared = Arc::new(Shared { store, clock, ids, doubts: sender, alarm, stopping, times });
-        let bus = Arc::new(Self { shared, entities: RwLock::default(), doubts: tokio::sync::Mutex::new(Some(doubts)) });
+        let shared = Arc::new(Shared::new(store, clock, ids, sender, stopping));
+        let bus = Arc::new(Self {
+            shared,
+            entities: RwLock::default(),
+            fanouts: std::sync::Mutex::default(),
+            doubts: tokio::sync::Mutex::new(Some(doubts)),
+            desk: tokio::sync::Mutex::default(),
+        });
         bus.load().await?;
         Ok(bus)
     }
@@ -225,6 +240,9 @@ impl Bus {
         for message in &messages {
             check_size(message)?;
         }
+        if let Some(full) = entity.lines().find(|line| line.is_full()) {
+            return Err(BusError::Full(full.path.clone()));
+        }
         self.judge(&entity, &messages)?;
         let mut transactions: Vec<Prepared> = Vec::new();
         let detects = entity.record.definition.duplicate_window_seconds > 0;
@@ -305,26 +323,7 @@ impl Bus {
             (Some(own), Some(most)) => Some(own.min(most)),
             (own, most) => own.or(most),
         };
-        let mut all = Prepared::default();
-        for subscription in subscriptions.values() {
-            for copy in filter::copies(&subscription.rules, &message) {
-                let prepared = match copy {
-                    filter::Copy::Take(message) => subscription.pair.main.prepare(message, now).await?,
-                    filter::Copy::Bury(message, why) => subscription.pair.main.prepare_dead(message, &why, now).await?,
-                };
-                all = all.and(prepared);
-            }
-        }
-        if all.len() > tidings_store::limits::TRANSACTION_WRITES || all.bytes() > FAN_OUT_BYTES {
-            let why = format!(
-                "the message is too large for the {} copies that the subscriptions of {} take",
-                all.sent.len(),
-                entity.record.path
-            );
-            all.aborted();
-            return Err(BusError::TooLarge(why));
-        }
-        Ok(all)
+        self.prepare_copies(entity, subscriptions, message, now).await
     }
 
     /// The write that remembers a message's id, if the entity does that.
@@ -356,9 +355,6 @@ pub fn of_event(envelope: &tidings_core::envelope::Envelope, rule: Option<&str>)
         ..Message::default()
     }
 }
-
-/// Bytes of all copies of one message.
-const FAN_OUT_BYTES: usize = 3 * 1024 * 1024;
 
 fn check_size(message: &Message) -> Result<(), BusError> {
     let properties = message.property_bytes();

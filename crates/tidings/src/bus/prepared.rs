@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidings_core::time::Timestamp;
-use tidings_store::{Error, Store, Write, limits};
+use tidings_store::{Error, Key, Store, Write, limits};
 use tokio::sync::mpsc::error::SendError;
 
+use super::fanout::Fanout;
 use super::layout::{self, Delta, LaneId, Place};
-use super::line::Line;
+use super::line::{Line, Shared};
 use super::message::Stored;
 
 /// Writes for a transaction, the caller's or our own. Exactly one of [`Prepared::committed`] and [`Prepared::aborted`]
@@ -32,14 +33,28 @@ pub struct Sent {
     pub sequence: u64,
 }
 
-struct Arrival {
-    line: Arc<Line>,
-    at: At,
+enum Arrival {
+    Lane(Arc<Line>, LaneId, u64, Arc<Stored>),
+    Timed(Arc<Line>, Timestamp, u64),
+    /// A message that is to be copied to the subscriptions of its topic.
+    Job(Arc<Shared>, Arc<Fanout>, u64),
 }
 
-enum At {
-    Lane(LaneId, u64, Arc<Stored>),
-    Timed(Timestamp, u64),
+impl Arrival {
+    fn shared(&self) -> &Shared {
+        match self {
+            Self::Lane(line, ..) | Self::Timed(line, ..) => &line.shared,
+            Self::Job(shared, ..) => shared,
+        }
+    }
+
+    fn key(&self) -> Key {
+        match self {
+            Self::Lane(line, lane, position, _) => line.layout.key(Place::Lane(*lane, *position)),
+            Self::Timed(line, due, number) => line.layout.timed(*due, *number),
+            Self::Job(_, fanout, number) => fanout.key(*number),
+        }
+    }
 }
 
 impl Prepared {
@@ -75,7 +90,7 @@ impl Prepared {
         if let Some(at) = stored.expires_at {
             self.writes.push(layout::pointer(&line.layout.expiry(at, lane, position), at));
         }
-        self.arrivals.push(Arrival { line: Arc::clone(line), at: At::Lane(lane, position, Arc::new(stored)) });
+        self.arrivals.push(Arrival::Lane(Arc::clone(line), lane, position, Arc::new(stored)));
         Ok(())
     }
 
@@ -88,11 +103,16 @@ impl Prepared {
         stored: &Stored,
     ) -> Result<(), Error> {
         self.put(&line.layout.timed(due, number), stored)?;
-        self.arrivals.push(Arrival { line: Arc::clone(line), at: At::Timed(due, number) });
+        self.arrivals.push(Arrival::Timed(Arc::clone(line), due, number));
         Ok(())
     }
 
-    pub(super) fn put(&mut self, key: &tidings_store::Key, stored: &Stored) -> Result<(), Error> {
+    /// A message waits to be copied.
+    pub(super) fn arrive_job(&mut self, shared: Arc<Shared>, fanout: Arc<Fanout>, number: u64) {
+        self.arrivals.push(Arrival::Job(shared, fanout, number));
+    }
+
+    pub(super) fn put(&mut self, key: &Key, stored: &Stored) -> Result<(), Error> {
         use tidings_store::KeyValue;
         let (KeyValue::S(line), Some(KeyValue::S(at))) = (&key.partition, &key.sort) else {
             return Err(Error::Invalid("keys of the bus are text".to_owned()));
@@ -212,12 +232,17 @@ impl Prepared {
             }
         }
         self.counts.clear();
-        for Arrival { line, at } in std::mem::take(&mut self.arrivals) {
-            match at {
-                At::Lane(lane, position, stored) if committed => line.arrived(lane, position, stored),
-                At::Lane(lane, position, _) => line.aborted(lane, position),
-                At::Timed(due, _) if committed => line.due_at(due),
-                At::Timed(..) => {}
+        for arrival in std::mem::take(&mut self.arrivals) {
+            match arrival {
+                Arrival::Lane(line, lane, position, stored) if committed => line.arrived(lane, position, stored),
+                Arrival::Lane(line, lane, position, _) => line.aborted(lane, position),
+                Arrival::Timed(line, due, _) if committed => line.due_at(due),
+                Arrival::Timed(..) => {}
+                Arrival::Job(shared, fanout, _) if committed => {
+                    fanout.committed();
+                    shared.copying.notify_one();
+                }
+                Arrival::Job(_, fanout, _) => fanout.aborted(),
             }
         }
     }
@@ -225,11 +250,7 @@ impl Prepared {
     /// Finds out whether the transaction was carried out, and says so to the lines. The store decides transactions in
     /// the order they come, so one that was handed in before is not carried out after this.
     pub(super) async fn look_up(mut self, store: &dyn Store) -> Result<(), Self> {
-        let Some(Arrival { line, at }) = self.arrivals.first() else { return Ok(()) };
-        let key = match at {
-            At::Lane(lane, position, _) => line.layout.key(Place::Lane(*lane, *position)),
-            At::Timed(due, number) => line.layout.timed(*due, *number),
-        };
+        let Some(key) = self.arrivals.first().map(Arrival::key) else { return Ok(()) };
         let check = Write::check(layout::table(), key, tidings_store::Condition::Exists);
         match store.transact(vec![check]).await {
             Ok(()) => self.settle(true),
@@ -249,7 +270,7 @@ impl std::fmt::Debug for Prepared {
 impl Drop for Prepared {
     fn drop(&mut self) {
         if let Some(arrival) = self.arrivals.first() {
-            let doubts = arrival.line.shared.doubts.clone();
+            let doubts = arrival.shared().doubts.clone();
             // Nobody listens any more: the bus is being closed, and its next start reads the store.
             if let Err(SendError(mut forgotten)) = doubts.send(std::mem::take(self)) {
                 forgotten.arrivals.clear();

@@ -28,10 +28,14 @@ impl Line {
         let taken = self.next(max, wait, consumer).await?;
         if !taken.is_empty() {
             self.keep_deliveries(&taken).await?;
-            self.watch.delivered(&taken, self.now().wall);
-            self.read_ahead();
+            self.handed_out(&taken);
         }
         Ok(taken)
+    }
+
+    fn handed_out(self: &Arc<Self>, taken: &[Taken]) {
+        self.watch.delivered(taken, self.now().wall);
+        self.read_ahead();
     }
 
     /// Up to `max` messages, which are gone with that.
@@ -42,15 +46,13 @@ impl Line {
         consumer: Option<&str>,
     ) -> Result<Vec<Taken>, LineError> {
         let taken = self.next(max, wait, consumer).await?;
-        if taken.is_empty() {
-            return Ok(taken);
+        if !taken.is_empty() {
+            let tokens = taken.iter().map(|taken| (taken.token, super::settle::Settlement::Complete)).collect();
+            for outcome in self.settle(tokens).await {
+                outcome?;
+            }
+            self.handed_out(&taken);
         }
-        let tokens = taken.iter().map(|taken| (taken.token, super::settle::Settlement::Complete)).collect();
-        for outcome in self.settle(tokens).await {
-            outcome?;
-        }
-        self.watch.delivered(&taken, self.now().wall);
-        self.read_ahead();
         Ok(taken)
     }
 
@@ -141,11 +143,8 @@ impl Line {
 
     /// Reads more while the receiver is busy with what it got.
     pub(super) fn read_ahead(self: &Arc<Self>) {
-        let wanted = {
-            let state = self.state();
-            let last = state.next - 1;
-            state.main.wants_load(last) || state.front.wants_load(last)
-        };
+        let ordered = self.settings().ordered;
+        let wanted = self.state().wants_load(ordered);
         if wanted {
             let line = Arc::clone(self);
             drop(tokio::spawn(async move { line.load().await }));
@@ -159,9 +158,7 @@ impl Line {
         for lane in [LaneId::Front, LaneId::Main] {
             let started = {
                 let ordered = self.settings().ordered;
-                let mut state = self.state();
-                let (last, stuck) = (state.next - 1, state.is_stuck(ordered));
-                state.lane(lane).start_load(last, stuck)
+                self.state().start_load(lane, ordered)
             };
             if let Some(load) = started {
                 self.load_lane(lane, load).await?;

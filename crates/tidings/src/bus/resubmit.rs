@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use tidings_core::pattern::Pattern;
 use tidings_store::{Condition, Error, Query, Range};
 
+use super::history::End;
 use super::layout::{self, Delta, LaneId, Place};
+use super::letters::Deed;
 use super::line::Line;
 use super::message::Stored;
 use super::prepared::Prepared;
@@ -85,6 +87,7 @@ impl Line {
     pub async fn resubmit(self: &Arc<Self>, to: &Arc<Line>, what: &Resubmit) -> Result<Resubmitted, Error> {
         // Nobody reads meanwhile: what we move cannot come into the window behind our back.
         let _turn = self.loading.lock().await;
+        let deed = Deed::SendBack(what.body.clone());
         let last = what.up_to.unwrap_or_else(|| self.state().next.saturating_sub(1));
         let mut done = Resubmitted { up_to: last, ..Resubmitted::default() };
         if last == 0 {
@@ -110,7 +113,7 @@ impl Line {
                     None => done.locked += 1,
                 }
             }
-            done.resubmitted += self.move_back(to, chosen, what.body.as_ref()).await?;
+            done.resubmitted += self.move_back(Some(to), chosen, &deed).await?;
             if done.more || page.next.is_none() {
                 return Ok(done);
             }
@@ -119,7 +122,7 @@ impl Line {
     }
 
     /// Takes a dead letter out of the window, if it is in it; `None`: somebody has it.
-    fn claim(&self, position: u64) -> Option<Option<Arc<Stored>>> {
+    pub(super) fn claim(&self, position: u64) -> Option<Option<Arc<Stored>>> {
         let mut state = self.state();
         if state.main.is_out(position) {
             return None;
@@ -127,16 +130,17 @@ impl Line {
         Some(state.main.take(position))
     }
 
-    async fn move_back(
+    /// Takes letters that are claimed out of this line, to where they came from or for good; says how many.
+    pub(super) async fn move_back(
         self: &Arc<Self>,
-        to: &Arc<Line>,
+        to: Option<&Arc<Line>>,
         chosen: Vec<(u64, Stored, Option<Arc<Stored>>)>,
-        body: Option<&Bytes>,
+        deed: &Deed,
     ) -> Result<u64, Error> {
         let mut transactions: Vec<Prepared> = Vec::new();
         let mut groups: Vec<Vec<(u64, Option<Arc<Stored>>)>> = Vec::new();
         for (position, stored, claim) in chosen {
-            let prepared = self.prepare_back(to, position, &stored, body).await?;
+            let prepared = self.prepare_back(to, position, &stored, deed).await?;
             match (transactions.last(), groups.last_mut()) {
                 (Some(last), Some(group)) if last.fits(&prepared) => {
                     let last = transactions.pop().unwrap_or_default();
@@ -170,17 +174,22 @@ impl Line {
         failed.map_or(Ok(moved), Err)
     }
 
-    async fn prepare_back(
+    pub(super) async fn prepare_back(
         self: &Arc<Self>,
-        to: &Arc<Line>,
+        to: Option<&Arc<Line>>,
         position: u64,
         dead: &Stored,
-        body: Option<&Bytes>,
+        deed: &Deed,
     ) -> Result<Prepared, Error> {
         let mut prepared = Prepared::default();
-        self.remove(Place::Lane(LaneId::Main, position), dead, true, &mut prepared);
+        let delta = Delta { outgoing: 1, ..Delta::default() };
+        self.take_away(Place::Lane(LaneId::Main, position), dead, delta, &mut prepared);
         prepared.demand_first(Condition::Exists);
-        prepared.count(self, Delta { waiting: -1, outgoing: 1, ..Delta::default() });
+        let (Some(to), Deed::SendBack(body)) = (to, deed) else {
+            self.row(dead, End::Removed, 0).into_iter().for_each(|row| prepared.write(row));
+            return Ok(prepared);
+        };
+        self.row(dead, End::Resubmitted, 0).into_iter().for_each(|row| prepared.write(row));
         let mut message = dead.message.clone();
         message.properties.remove("DeadLetterReason");
         message.properties.remove("DeadLetterErrorDescription");

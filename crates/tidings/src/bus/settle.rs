@@ -7,6 +7,7 @@ use tidings_core::time::Timestamp;
 use tidings_store::{Condition, Error, Write};
 use uuid::Uuid;
 
+use super::history::End;
 use super::layout::{self, Delta, LaneId, Place};
 use super::line::{Line, LineError};
 use super::message::{Attempt, EXPIRED, REASON_CHARS, Stored};
@@ -246,6 +247,9 @@ impl Line {
                     self.remove(held.place, &held.message, true, &mut prepared);
                     prepared.count(self, Delta { waiting: -1, deferred: 1, ..Delta::default() });
                 }
+                if !self.is_of_dead_letters() {
+                    self.row(&message, End::Deferred, held.deliveries).into_iter().for_each(|row| prepared.write(row));
+                }
                 prepared.put(&self.layout.key(Place::Deferred(number)), &message)?;
             }
             Settlement::Abandon { delay, why } => {
@@ -261,12 +265,23 @@ impl Line {
     }
 
     fn complete(self: &Arc<Self>, held: &Held, prepared: &mut Prepared) {
-        self.remove(held.place, &held.message, true, prepared);
-        let from = match held.place {
-            Place::Lane(..) => Delta { waiting: -1, ..Delta::default() },
-            Place::Deferred(_) => Delta { deferred: -1, ..Delta::default() },
+        self.take_away(held.place, &held.message, Delta { outgoing: 1, ..Delta::default() }, prepared);
+        self.completed_row(held).into_iter().for_each(|row| prepared.write(row));
+    }
+
+    /// Takes a message away for good, and counts that with what else is to be counted.
+    pub(super) fn take_away(self: &Arc<Self>, place: Place, message: &Stored, delta: Delta, prepared: &mut Prepared) {
+        self.remove(place, message, true, prepared);
+        let from = match place {
+            Place::Lane(..) => Delta { waiting: -1, ..delta },
+            Place::Deferred(_) => Delta { deferred: -1, ..delta },
         };
-        prepared.count(self, Delta { outgoing: 1, ..from });
+        if let Some(no_entry) = self.no_entry(message).filter(|_| self.is_of_dead_letters()) {
+            prepared.write(no_entry);
+            prepared.count(self, Delta { bytes: -dead_bytes(message), ..from });
+        } else {
+            prepared.count(self, from);
+        }
     }
 
     /// Takes a message away from where it is. `delivered`: there is a record of its deliveries.
@@ -291,12 +306,7 @@ impl Line {
         description: Option<&str>,
         prepared: &mut Prepared,
     ) -> Result<(), Error> {
-        self.remove(place, message, true, prepared);
-        let from = match place {
-            Place::Lane(..) => Delta { waiting: -1, ..Delta::default() },
-            Place::Deferred(_) => Delta { deferred: -1, ..Delta::default() },
-        };
-        prepared.count(self, from);
+        self.take_away(place, message, Delta::default(), prepared);
         self.put_dead(message, reason, description, prepared).await
     }
 
@@ -311,7 +321,10 @@ impl Line {
             let position = dead.begin(LaneId::Main).await?;
             let mut letter = message.dead_letter(reason, description, &self.path, self.shared.clock.now());
             letter.sequence = position;
-            prepared.count(&dead, Delta { waiting: 1, incoming: 1, ..Delta::default() });
+            let bytes = dead_bytes(&letter);
+            prepared.count(&dead, Delta { waiting: 1, incoming: 1, bytes, ..Delta::default() });
+            dead.entry(&letter).into_iter().for_each(|entry| prepared.write(entry));
+            self.row(&letter, End::DeadLettered, letter.deliveries).into_iter().for_each(|row| prepared.write(row));
             prepared.arrive(&dead, LaneId::Main, position, letter)?;
         }
         Ok(())
@@ -359,16 +372,14 @@ impl Line {
         letter: Option<(&'static str, &str)>,
     ) -> Result<(), Error> {
         let mut prepared = Prepared::default();
-        self.remove(place, message, true, &mut prepared);
+        self.take_away(place, message, Delta::default(), &mut prepared);
         // It may have gone by another way: then it is not counted twice.
         prepared.demand_first(Condition::Exists);
-        let from = match place {
-            Place::Lane(..) => Delta { waiting: -1, ..Delta::default() },
-            Place::Deferred(_) => Delta { deferred: -1, ..Delta::default() },
-        };
-        prepared.count(self, from);
         if let Some((reason, description)) = letter {
             self.put_dead(message, reason, Some(description), &mut prepared).await?;
+        } else {
+            let row = self.row(message, End::Expired, message.deliveries);
+            row.into_iter().for_each(|row| prepared.write(row));
         }
         match prepared.run(&*self.shared.store).await {
             Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
@@ -381,6 +392,11 @@ impl Line {
 enum Here {
     Done(Settled),
     Move(Box<Held>, Settlement),
+}
+
+/// What a dead letter counts for; the same when it comes and when it goes.
+fn dead_bytes(message: &Stored) -> i64 {
+    i64::try_from(message.bytes()).unwrap_or(i64::MAX)
 }
 
 /// How long to wait before the next delivery.

@@ -9,7 +9,7 @@ use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
 use uuid::Uuid;
 
-use super::lane::Lane;
+use super::lane::{Lane, Load};
 use super::layout::{Delta, LaneId, Place};
 use super::message::{Attempt, MAX_DELIVERIES, Stored};
 
@@ -31,13 +31,26 @@ pub struct Settings {
     pub dead_letter_expired: bool,
     /// One message of a key at a time, in order.
     pub ordered: bool,
+    /// Whether a row is kept of what became of each message.
+    pub history: bool,
+    /// Bytes of dead letters beyond which nothing more is taken in.
+    pub dead_letter_bytes: Option<u64>,
 }
 
 impl Settings {
     /// Those of dead letters: they stay until somebody deals with them (S003-99).
     #[must_use]
-    pub fn of_dead_letters(lock: Duration) -> Self {
-        Self { max_deliveries: None, lock, retry: None, ttl: None, dead_letter_expired: false, ordered: false }
+    pub fn of_dead_letters(lock: Duration, history: bool) -> Self {
+        Self {
+            max_deliveries: None,
+            lock,
+            retry: None,
+            ttl: None,
+            dead_letter_expired: false,
+            ordered: false,
+            history,
+            dead_letter_bytes: None,
+        }
     }
 }
 
@@ -209,6 +222,34 @@ impl State {
         ordered && self.main.ready_len() > 0 && self.first(true).is_none()
     }
 
+    /// What to read of a lane. What stands in the way of everything else is passed over, and come back to later.
+    pub fn start_load(&mut self, id: LaneId, ordered: bool) -> Option<Load> {
+        let (last, stuck) = (self.next - 1, self.is_stuck(ordered));
+        if ordered {
+            let (busy, paused) = (&self.busy, &self.paused);
+            let blocked = |key: &str| busy.contains_key(key) || paused.contains_key(key);
+            let lane = match id {
+                LaneId::Front => &mut self.front,
+                LaneId::Main => &mut self.main,
+            };
+            lane.come_back(|key| !blocked(key));
+            if stuck && lane.is_full() {
+                lane.pass_over(blocked);
+            }
+        }
+        self.lane(id).start_load(last, stuck)
+    }
+
+    /// Whether reading would bring something.
+    #[must_use]
+    pub fn wants_load(&self, ordered: bool) -> bool {
+        let last = self.next - 1;
+        let free = |key: &str| !self.busy.contains_key(key) && !self.paused.contains_key(key);
+        [&self.front, &self.main]
+            .into_iter()
+            .any(|lane| lane.wants_load(last) || (ordered && lane.must_come_back(free)))
+    }
+
     /// Whether something in the window can be handed out.
     #[must_use]
     pub fn has_ready(&self, ordered: bool) -> bool {
@@ -218,6 +259,10 @@ impl State {
     #[must_use]
     pub fn held(&self, token: &Uuid) -> Option<&Held> {
         self.held.get(token)
+    }
+
+    pub fn all_held(&self) -> impl Iterator<Item = &Held> {
+        self.held.values()
     }
 
     #[must_use]
@@ -369,3 +414,7 @@ impl State {
         Some(held)
     }
 }
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

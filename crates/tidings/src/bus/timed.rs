@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidings_core::time::Timestamp;
 use tidings_store::{Condition, Error, Item, Query, Range, Write, limits};
 
+use super::history::End;
 use super::layout::{self, Delta, LaneId, Place};
 use super::line::Line;
 use super::message::Stored;
@@ -71,6 +72,9 @@ impl Line {
                 if self.settings().dead_letter_expired {
                     let description = "the message was not received within its time to live";
                     self.put_dead(&stored, super::message::EXPIRED, Some(description), &mut prepared).await?;
+                } else {
+                    let row = self.row(&stored, End::Expired, stored.deliveries);
+                    row.into_iter().for_each(|row| prepared.write(row));
                 }
                 return Ok(prepared);
             }
@@ -99,16 +103,12 @@ impl Line {
         Ok(())
     }
 
-    /// Cancels a scheduled message by its number; says whether there was one.
-    pub async fn cancel(self: &Arc<Self>, number: u64) -> Result<bool, Error> {
-        let _turn = self.timing.lock().await;
-        let Some(pointer) = self.shared.store.get(layout::table(), &self.layout.numbered(number)).await? else {
-            return Ok(false);
-        };
-        let prepared = self.cancellation(&pointer, number).await?;
-        let cancelled = !prepared.is_empty();
-        prepared.run(&*self.shared.store).await?;
-        Ok(cancelled)
+    /// The writes that cancel a scheduled message by its number; empty if there is none.
+    pub async fn prepare_cancel_of(self: &Arc<Self>, number: u64) -> Result<Prepared, Error> {
+        match self.shared.store.get(layout::table(), &self.layout.numbered(number)).await? {
+            Some(pointer) => self.cancellation(&pointer, number).await,
+            None => Ok(Prepared::default()),
+        }
     }
 
     /// The writes that cancel every scheduled message with this business key, and how many there are.
@@ -126,7 +126,7 @@ impl Line {
                     all = all.and(one);
                     count += 1;
                 }
-                if all.len() > limits::TRANSACTION_WRITES - 4 {
+                if all.len() > limits::TRANSACTION_WRITES - 10 {
                     return Ok((all, count));
                 }
             }
@@ -144,7 +144,9 @@ impl Line {
         let Some(item) = self.shared.store.get(layout::table(), &self.layout.timed(due, number)).await? else {
             return Ok(prepared);
         };
-        self.unschedule(&item, &Stored::from_item(&item)?, &mut prepared)?;
+        let stored = Stored::from_item(&item)?;
+        self.unschedule(&item, &stored, &mut prepared)?;
+        self.row(&stored, End::Cancelled, 0).into_iter().for_each(|row| prepared.write(row));
         // Whoever moves it at the same time wins, or loses, but not both.
         prepared.demand_first(Condition::Exists);
         prepared.count(self, Delta { scheduled: -1, ..Delta::default() });

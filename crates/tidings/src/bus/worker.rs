@@ -4,13 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidings_store::{Error, Query, Write, limits};
+use tidings_store::{Condition, Error, Query, Write, limits};
 use tokio::sync::{mpsc, watch};
 
 use super::Bus;
-use super::layout;
+use super::entity::Record;
 use super::line::Line;
+use super::message::Stored;
 use super::prepared::Prepared;
+use super::{layout, letters};
 use crate::workers::turned_true;
 
 /// The longest time without a look at the clock.
@@ -24,6 +26,7 @@ impl Bus {
     pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let doubts = self.doubts.lock().await.take();
         let solving = tokio::spawn(solve(Arc::clone(&self), doubts));
+        let copying = tokio::spawn(Arc::clone(&self).copy());
         let mut flushed = tokio::time::Instant::now();
         loop {
             let next = self.activate().await;
@@ -48,6 +51,7 @@ impl Bus {
             }
         }
         solving.abort();
+        copying.abort();
     }
 
     /// Does what is due by now in every line; says how long until there is more.
@@ -77,6 +81,7 @@ impl Bus {
 
     /// Does everything that is due, and waits for it: for tests, and for the last moment.
     pub async fn settle_time(&self) -> Result<(), Error> {
+        self.copy_all().await?;
         for line in self.lines() {
             line.tick();
             let now = self.shared.clock.now();
@@ -97,14 +102,20 @@ impl Bus {
     }
 
     /// Removes a part of what deleted and purged lines left behind; says whether there was anything.
-    async fn sweep(&self) -> Result<bool, Error> {
+    pub async fn sweep(&self) -> Result<bool, Error> {
         let trash = self.shared.store.query(layout::table(), &Query::new(layout::TRASH).limit(1)).await?;
         let Some(entry) = trash.items.first() else { return Ok(false) };
+        if let Some((path, topic)) = entry.str("path").zip(entry.str("topic")) {
+            if !self.sweep_subscriptions(path, topic).await? {
+                let key = layout::table().key_of(entry)?;
+                self.shared.store.transact(vec![Write::delete(layout::table(), key)]).await?;
+            }
+            return Ok(true);
+        }
         let generations = ["at", "and"].into_iter().filter_map(|name| entry.str(name));
-        let partitions =
-            generations.flat_map(|generation| layout::PARTITIONS.map(|kind| format!("{generation}/{kind}")));
-        for partition in partitions {
-            let query = Query::new(partition).limit(SWEEP);
+        let partitions = generations.flat_map(|generation| layout::PARTITIONS.map(|kind| (generation, kind)));
+        for (generation, kind) in partitions {
+            let query = Query::new(format!("{generation}/{kind}")).limit(SWEEP);
             let page = self.shared.store.query(layout::table(), &query).await?;
             if page.items.is_empty() {
                 continue;
@@ -112,6 +123,7 @@ impl Bus {
             let mut writes = Vec::with_capacity(page.items.len());
             for item in &page.items {
                 writes.push(Write::delete(layout::table(), layout::table().key_of(item)?));
+                writes.extend(entry_of(item, generation)?);
             }
             let chunks = writes.chunks(limits::TRANSACTION_WRITES).map(<[Write]>::to_vec).collect();
             for outcome in self.shared.store.transact_each(chunks).await {
@@ -123,6 +135,50 @@ impl Bus {
         self.shared.store.transact(vec![Write::delete(layout::table(), key)]).await?;
         Ok(true)
     }
+}
+
+impl Bus {
+    /// Deletes some subscriptions of a topic that is deleted; says whether there were any.
+    async fn sweep_subscriptions(&self, path: &str, topic: &str) -> Result<bool, Error> {
+        let mut query = Query::new(layout::ENTITIES).prefix(format!("{path}/subscriptions/")).limit(SWEEP);
+        loop {
+            let page = self.shared.store.query(layout::table(), &query).await?;
+            let mut transactions = Vec::new();
+            for item in &page.items {
+                let record = Record::from_item(item)?;
+                // One of the same name may belong to a new topic.
+                if record.topic.as_deref() == Some(topic) {
+                    let unchanged = Condition::Equals("main".into(), record.main.clone().into());
+                    transactions.push(vec![
+                        Write::delete(layout::table(), Record::key(&record.path)).when(unchanged),
+                        record.trash(),
+                        Write::delete(layout::table(), layout::counts_key(&record.generation)),
+                    ]);
+                }
+            }
+            if !transactions.is_empty() {
+                for outcome in self.shared.store.transact_each(transactions).await {
+                    outcome?;
+                }
+                return Ok(true);
+            }
+            if page.next.is_none() {
+                return Ok(false);
+            }
+            query = query.after(page.next);
+        }
+    }
+}
+
+/// The write that takes a dead letter's entry away, if that is what is swept.
+fn entry_of(item: &tidings_store::Item, generation: &str) -> Result<Option<Write>, Error> {
+    // Only a dead letter's head has this; others need not be read.
+    if !item.str("head").is_some_and(|head| head.contains("\"dead\":")) {
+        return Ok(None);
+    }
+    let stored = Stored::from_item(item)?;
+    let key = tidings_store::Key::new(letters::id(generation, stored.sequence));
+    Ok(stored.dead.is_some().then(|| Write::delete(crate::messages::dead::table(), key)))
 }
 
 #[derive(Clone, Copy)]

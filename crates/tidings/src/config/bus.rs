@@ -22,9 +22,13 @@ pub struct Queue {
     pub default_ttl_seconds: u64,
     /// Whether messages that expire go to the dead letters.
     pub dead_letter_on_expiration: bool,
+    /// Bytes of dead letters beyond which nothing more is taken in; they never expire. 0: no limit.
+    pub dead_letter_max_bytes: u64,
     /// How long message ids are remembered. 0: no duplicate detection.
     pub duplicate_window_seconds: u64,
     pub ordered: bool,
+    /// Whether what became of each message is kept, for `/trace`.
+    pub history: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,7 +49,9 @@ pub struct Subscription {
     pub retry: Option<Retry>,
     pub default_ttl_seconds: u64,
     pub dead_letter_on_expiration: bool,
+    pub dead_letter_max_bytes: u64,
     pub ordered: bool,
+    pub history: bool,
     /// None: every message.
     pub rules: Vec<SubscriptionRule>,
     /// Delivers each message to an HTTP endpoint.
@@ -96,6 +102,8 @@ pub enum Strategy {
 /// One delivery and five retries.
 const MAX_DELIVERY_COUNT: u32 = 6;
 const LOCK_SECONDS: u64 = 60;
+/// 1 GiB, as much as a queue of Service Bus has.
+pub const DEAD_LETTER_MAX_BYTES: u64 = 1 << 30;
 
 impl Default for Queue {
     fn default() -> Self {
@@ -106,8 +114,10 @@ impl Default for Queue {
             retry: None,
             default_ttl_seconds: 0,
             dead_letter_on_expiration: false,
+            dead_letter_max_bytes: DEAD_LETTER_MAX_BYTES,
             duplicate_window_seconds: 0,
             ordered: false,
+            history: true,
         }
     }
 }
@@ -121,7 +131,9 @@ impl Default for Subscription {
             retry: None,
             default_ttl_seconds: 0,
             dead_letter_on_expiration: false,
+            dead_letter_max_bytes: DEAD_LETTER_MAX_BYTES,
             ordered: false,
+            history: true,
             rules: Vec::new(),
             push: None,
         }
@@ -138,6 +150,7 @@ impl Queue {
     pub(super) fn check(&self, check: &mut Check<'_>) {
         check_entity_name(&self.name, check);
         check_delivery(self.max_delivery_count, self.lock_seconds, check);
+        check.key("deadLetterMaxBytes").range(self.dead_letter_max_bytes, 0..=1 << 40);
         if let Some(retry) = &self.retry {
             retry.check(&mut check.key("retry"));
         }
@@ -168,6 +181,7 @@ impl Subscription {
     fn check(&self, check: &mut Check<'_>) {
         check_entity_name(&self.name, check);
         check_delivery(self.max_delivery_count, self.lock_seconds, check);
+        check.key("deadLetterMaxBytes").range(self.dead_letter_max_bytes, 0..=1 << 40);
         if let Some(retry) = &self.retry {
             retry.check(&mut check.key("retry"));
         }

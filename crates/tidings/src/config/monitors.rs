@@ -35,6 +35,8 @@ pub enum Metric {
     ActiveMessages,
     /// From acceptance to the first delivery, in seconds.
     LatencyP99Seconds,
+    /// How much of `deadLetterMaxBytes` the dead letters of a queue or subscription take, from 0 to 1.
+    DeadLetterShare,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

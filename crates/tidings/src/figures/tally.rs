@@ -39,6 +39,13 @@ impl Counts {
         }
     }
 
+    /// Something took that long.
+    pub fn took(&mut self, took: Duration) {
+        if let Some(count) = self.latency.get_mut(bucket(took)) {
+            *count += 1;
+        }
+    }
+
     /// The share of messages that ended well; `None` if none ended.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
@@ -70,6 +77,11 @@ impl Counts {
     }
 }
 
+fn bucket(took: Duration) -> usize {
+    let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    BOUNDS_MS.partition_point(|bound| *bound < ms)
+}
+
 /// The counters themselves.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -92,9 +104,7 @@ impl Tally {
     /// A message was delivered that long after it was due.
     pub fn completed(&self, took: Duration) {
         self.completed.fetch_add(1, Ordering::Relaxed);
-        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS_MS.partition_point(|bound| *bound < ms);
-        if let Some(count) = self.latency.get(bucket) {
+        if let Some(count) = self.latency.get(bucket(took)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }

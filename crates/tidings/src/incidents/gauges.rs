@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use tidings_store::Error;
 
 use crate::bus::Bus;
+use crate::bus::line::Line;
 use crate::config::monitors::Metric;
 use crate::figures::{Counts, Figures, Span};
 
@@ -42,10 +43,21 @@ impl Gauges for House {
             let mut lately = Counts::default();
             series.points.iter().rev().take(MINUTES).for_each(|point| lately.add(&point.counts));
             let value = lately.quantile_ms(0.99).unwrap_or_default() / 1000.0;
-            return Ok(vec![Reading { entity: END_TO_END.to_owned(), value }]);
+            // S003-102: of the bus by type, from accepted to the first delivery.
+            let by_type = self.bus.shared.times.lately(self.bus.shared.clock.now());
+            let mut readings = vec![Reading { entity: END_TO_END.to_owned(), value }];
+            readings.extend(by_type.into_iter().map(|(kind, counts)| Reading {
+                entity: format!("type {kind}"),
+                value: counts.quantile_ms(0.99).unwrap_or_default() / 1000.0,
+            }));
+            return Ok(readings);
         }
         let lines = self.bus.lines();
-        let main = lines.iter().filter(|line| !line.path.ends_with(crate::bus::path::DEAD_LETTERS));
+        let main = lines.iter().filter(|line| !line.is_of_dead_letters());
+        if metric == Metric::DeadLetterShare {
+            let share = |line: &Arc<Line>| Some((line.path.clone(), line.dead_letter_share()?));
+            return Ok(main.filter_map(share).map(|(entity, value)| Reading { entity, value }).collect());
+        }
         Ok(main
             .map(|line| {
                 let figures = line.figures();

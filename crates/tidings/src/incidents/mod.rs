@@ -263,6 +263,15 @@ fn summary(turn: Turn, incident: &Incident) -> String {
     let what = match incident.metric.as_str() {
         "dead_letters" => format!("{entity} has {value} dead letters"),
         "active_messages" => format!("{entity} has {value} messages waiting, more than {above}"),
+        "dead_letter_share" => {
+            format!(
+                "the dead letters of {entity} take {:.0} % of deadLetterMaxBytes; at 100 % it takes no messages",
+                value * 100.0
+            )
+        }
+        _ if entity != gauges::END_TO_END => {
+            format!("the first delivery of {entity} takes {value:.1} s (P99), more than {above} s")
+        }
         _ => format!("delivery takes {value:.1} s (P99), more than {above} s"),
     };
     match turn {

@@ -16,6 +16,7 @@ pub const fn metric_name(metric: Metric) -> &'static str {
         Metric::DeadLetters => "dead_letters",
         Metric::ActiveMessages => "active_messages",
         Metric::LatencyP99Seconds => "latency_p99_seconds",
+        Metric::DeadLetterShare => "dead_letter_share",
     }
 }
 
@@ -37,7 +38,7 @@ pub fn severity_of(name: &str) -> Severity {
     }
 }
 
-/// The seed's monitors (S003-105 to S003-107) where the configuration has none of the name, and the configuration's.
+/// The seed's monitors (S003-105 to S003-107) and that of full dead letters where the configuration has none of the name, and the configuration's.
 #[must_use]
 pub fn in_force(configured: &[Monitor]) -> Vec<Monitor> {
     let replaced = |name: &str| configured.iter().any(|monitor| monitor.name == name);
@@ -45,7 +46,7 @@ pub fn in_force(configured: &[Monitor]) -> Vec<Monitor> {
     built_in.chain(configured.iter().cloned()).collect()
 }
 
-fn built_in() -> [Monitor; 3] {
+fn built_in() -> [Monitor; 4] {
     let told = |user: &str| vec![inbox(user), Target { channel: Some(Channel::Ntfy), ..Target::default() }];
     let monitor = |name: &str, metric, above, for_seconds, user| Monitor {
         name: name.to_owned(),
@@ -64,6 +65,12 @@ fn built_in() -> [Monitor; 3] {
         },
         monitor("active-messages", Metric::ActiveMessages, 1000.0, 600, "devops-team"),
         monitor("latency-p99", Metric::LatencyP99Seconds, 5.0, 300, "devops-team"),
+        // S003-99: while there is still room.
+        Monitor {
+            severity: Severity::Critical,
+            acknowledge_seconds: 900,
+            ..monitor("dead-letters-full", Metric::DeadLetterShare, 0.9, 0, "on-call")
+        },
     ]
 }
 
@@ -114,10 +121,13 @@ mod tests {
     #[test]
     fn the_seeds_monitors_are_there_unless_replaced() {
         let names = |monitors: &[Monitor]| monitors.iter().map(|monitor| monitor.name.clone()).collect::<Vec<_>>();
-        assert_eq!(names(&in_force(&[])), ["dead-letters", "active-messages", "latency-p99"]);
+        assert_eq!(names(&in_force(&[])), ["dead-letters", "active-messages", "latency-p99", "dead-letters-full"]);
         let off = Monitor { name: "dead-letters".to_owned(), enabled: false, ..Monitor::default() };
-        assert_eq!(names(&in_force(std::slice::from_ref(&off))), ["active-messages", "latency-p99", "dead-letters"]);
-        assert!(rules(&[off]).iter().all(|rule| !rule.name.contains("dead-letters")));
+        assert_eq!(
+            names(&in_force(std::slice::from_ref(&off))),
+            ["active-messages", "latency-p99", "dead-letters-full", "dead-letters"]
+        );
+        assert!(rules(&[off]).iter().all(|rule| rule.name != "monitor-dead-letters"));
     }
 
     #[test]

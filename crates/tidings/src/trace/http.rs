@@ -47,7 +47,7 @@ async fn trace(
         .map_err(|why| Problem::invalid_field("correlationId", why))?;
     let context = paging::context(&caller, "/trace", &correlation_id);
     let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
-    let trace = Trace { store: &*services.store, stage: services.config.stage.as_str() };
+    let trace = Trace { store: &*services.store, stage: services.config.stage.as_str(), bus: &services.bus };
     let (items, next) = trace.page(&correlation_id, limit, after).await?;
     let cursor = paging::seal(&services.sealer, &context, next.as_ref());
     Ok(Json(StatusCode::OK, Timeline { correlation_id, items, cursor }))

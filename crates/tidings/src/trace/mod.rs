@@ -11,6 +11,8 @@ use tidings_store::query::cursor_of;
 use tidings_store::{Error, Item, Query, Store, Table, Value as Attribute};
 
 use crate::audit;
+use crate::bus::Bus;
+use crate::bus::history::{self, Fate};
 use crate::events::{StoredEvent, record};
 use crate::messages::http::MessageView;
 use crate::messages::{self, Message};
@@ -19,7 +21,7 @@ use crate::messages::{self, Message};
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Step {
     pub time: String,
-    /// `event`, `rule`, `notification`, `message` or `audit`.
+    /// `event`, `rule`, `notification`, `message`, `bus` or `audit`.
     pub kind: &'static str,
     pub id: String,
     #[schemars(with = "serde_json::Value")]
@@ -29,16 +31,18 @@ pub struct Step {
 /// What an item tells, if anything, and when it happened.
 type Told = Result<(String, Option<Step>), Error>;
 
-/// A table that has an index `correlation-index` over its items in the order of time.
+/// A table whose items are found by correlation id in the order of time: by its key, or by an index.
 struct Source {
     kind: &'static str,
     table: Table,
+    index: Option<&'static str>,
     step: fn(Item) -> Told,
 }
 
 pub struct Trace<'a> {
     pub store: &'a dyn Store,
     pub stage: &'a str,
+    pub bus: &'a Bus,
 }
 
 impl Trace<'_> {
@@ -58,12 +62,13 @@ impl Trace<'_> {
                 Some(Attribute::M(cursor)) => Some(Item(cursor.clone())),
                 _ => None,
             };
-            let query = Query::new(correlation_id).index("correlation-index").limit(limit).after(from);
+            let query = Query::new(correlation_id).limit(limit).after(from);
+            let query = source.index.into_iter().fold(query, Query::index);
             let page = self.store.query(&source.table, &query).await?;
             more |= page.next.is_some();
             for item in page.items {
-                let index = source.table.index_named("correlation-index")?;
-                let cursor = cursor_of(&source.table, Some(index), &item);
+                let index = source.index.map(|name| source.table.index_named(name)).transpose()?;
+                let cursor = cursor_of(&source.table, index, &item);
                 let (time, step) = (source.step)(item)?;
                 found.push((place, cursor, time, step));
             }
@@ -78,19 +83,60 @@ impl Trace<'_> {
             }
             steps.extend(step);
         }
+        self.add_live(correlation_id, &mut steps, more).await?;
         Ok((steps, more.then_some(next)))
+    }
+
+    /// Messages of the bus that wait or are locked. One that waited before, for its time, has a row, which says so no
+    /// longer; the others have none, and come with the last page.
+    async fn add_live(&self, correlation_id: &str, steps: &mut Vec<Step>, more: bool) -> Result<(), Error> {
+        for (place, fate) in self.bus.live(correlation_id) {
+            let step = bus_step_of(&fate);
+            let row = steps.iter_mut().find(|known| known.kind == BUS && is_of(known, &fate));
+            if let Some(row) = row {
+                *row = step;
+            } else if !more && !self.bus.has_row(correlation_id, &place).await? {
+                let at = steps.partition_point(|known| known.time <= step.time);
+                steps.insert(at, step);
+            }
+        }
+        Ok(())
     }
 }
 
+const BUS: &str = "bus";
+
 fn sources(stage: &str) -> Vec<Source> {
-    let events = record::table();
+    let index = Some("correlation-index");
+    let of_events = |kind, step| Source { kind, table: record::table().clone(), index, step };
     vec![
-        Source { kind: "event", table: events.clone(), step: event_step },
-        Source { kind: "rule", table: events.clone(), step: rule_step },
-        Source { kind: "notification", table: events.clone(), step: notification_step },
-        Source { kind: "message", table: messages::record::table(stage), step: message_step },
-        Source { kind: "audit", table: audit::table().clone(), step: audit_step },
+        of_events("event", event_step),
+        of_events("rule", rule_step),
+        of_events("notification", notification_step),
+        Source { kind: "message", table: messages::record::table(stage), index, step: message_step },
+        Source { kind: BUS, table: history::table().clone(), index: None, step: bus_step },
+        Source { kind: "audit", table: audit::table().clone(), index, step: audit_step },
     ]
+}
+
+/// What became of a message of the bus (S003-84).
+fn bus_step(item: Item) -> Told {
+    let step = bus_step_of(&Fate::from_item(&item)?);
+    Ok((step.time.clone(), Some(step)))
+}
+
+fn bus_step_of(fate: &Fate) -> Step {
+    let details = serde_json::to_value(fate).unwrap_or_default();
+    Step { time: fate.sent_at.clone(), kind: BUS, id: fate.message_id.clone(), details: raw(&details) }
+}
+
+/// Whether a step is about this message.
+fn is_of(step: &Step, fate: &Fate) -> bool {
+    let details: Value = serde_json::from_str(step.details.get()).unwrap_or_default();
+    step.id == fate.message_id
+        && step.time == fate.sent_at
+        && details.get("path").and_then(Value::as_str) == Some(&fate.path)
+        && details.get("sequenceNumber").and_then(Value::as_u64) == Some(fate.sequence_number)
 }
 
 fn event_step(item: Item) -> Told {

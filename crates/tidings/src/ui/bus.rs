@@ -199,7 +199,7 @@ fn card(visitor: &Visitor, path: &Path, seen: &Seen) -> Markup {
 }
 
 /// How earlier deliveries ended.
-fn attempts(view: &Value) -> Markup {
+pub fn attempts(view: &Value) -> Markup {
     let attempts = view.get("attempts").and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |attempt: &Value, name: &str| attempt.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     html! {

@@ -17,13 +17,14 @@ use super::parts::{
 };
 use super::steps::{attempts_table, destination};
 use crate::app::Services;
+use crate::bus::letters::CHANNEL;
 use crate::events::http::name_param;
 use crate::http::{CorrelationId, Params, Problem, paging};
 use crate::messages::dead::edit::Edit;
 use crate::messages::dead::job::{self, Deed};
 use crate::messages::dead::{self, Filter};
 use crate::messages::http::dead::many::begin;
-use crate::messages::http::dead::{DeadLetterView, discard_one, resubmit_one};
+use crate::messages::http::dead::{DeadLetterView, discard_one, path_param, resubmit_one, send_back_one, view};
 use crate::messages::record::CHANNELS;
 use crate::rules::read;
 use crate::tokens::Scope;
@@ -32,7 +33,7 @@ const PAGE: usize = 50;
 
 pub fn pages() -> Vec<Page> {
     vec![
-        Page::new("/ui/dead-letters", &[Scope::Read], get(list)).params(&["channel", "type", "cursor", "done"]),
+        Page::new("/ui/dead-letters", &[Scope::Read], get(list)).params(&["channel", "type", "path", "cursor", "done"]),
         Page::new("/ui/dead-letters/many", &[Scope::Operate], post(many)),
         Page::new("/ui/dead-letters/jobs/{id}", &[Scope::Read, Scope::Operate], get(progress)),
         Page::new("/ui/dead-letters/{id}", &[Scope::Read], get(show)),
@@ -43,26 +44,35 @@ pub fn pages() -> Vec<Page> {
 
 async fn list(State(services): State<Services>, visitor: Visitor, mut params: Params) -> Result<Response, Problem> {
     let channel = params.text("channel").unwrap_or_default().to_owned();
-    if !channel.is_empty() && !CHANNELS.contains(&channel.as_str()) {
-        params.refuse("channel", format!("must be one of {}", CHANNELS.join(", ")));
+    if !channel.is_empty() && !CHANNELS.contains(&channel.as_str()) && channel != CHANNEL {
+        params.refuse("channel", format!("must be one of {}, {CHANNEL}", CHANNELS.join(", ")));
     }
+    let path = path_param(&mut params);
     let message_type = name_param(&mut params, "type");
     let cursor = params.text("cursor").map(ToOwned::to_owned);
-    let said = params.text("done").map(|_| "It is thrown away.");
+    let said = params.text("done").map(|done| match done {
+        "sent" => "It is back where it came from.",
+        _ => "It is thrown away.",
+    });
     params.finish()?;
     let wanted = message_type.clone().unwrap_or_default();
     let filter = Filter {
         channel: Some(channel.clone()).filter(|channel| !channel.is_empty()),
         message_type,
+        path: path.clone(),
         ..Filter::default()
     };
     let context = paging::context(visitor.caller(), "/ui/dead-letters", &filter);
     let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
     let (letters, next) = dead::page(&*services.store, &filter, PAGE, after).await?;
     let next = paging::seal(&services.sealer, &context, next.as_ref());
-    let options: Vec<(&str, &str)> =
-        [("", "any")].into_iter().chain(CHANNELS.map(|channel| (channel, channel))).collect();
-    let fields = [parts::Field { name: "type", label: "Type", value: &wanted, hint: "alert_notification" }];
+    let of_path = path.unwrap_or_default();
+    let channels = CHANNELS.map(|channel| (channel, channel)).into_iter().chain([(CHANNEL, "bus")]);
+    let options: Vec<(&str, &str)> = [("", "any")].into_iter().chain(channels).collect();
+    let fields = [
+        parts::Field { name: "type", label: "Type", value: &wanted, hint: "alert_notification" },
+        parts::Field { name: "path", label: "Queue", value: &of_path, hint: "ocr-processing-queue" },
+    ];
     let content = html! {
         (parts::notice(said))
         p { "Messages that were given up, with the reason. Open one to see every attempt, change it and send it again." }
@@ -75,15 +85,15 @@ async fn list(State(services): State<Services>, visitor: Visitor, mut params: Pa
                 tbody { @for letter in &letters {
                     tr {
                         td data-label="Given up" { (time_text(&letter.time)) }
-                        td data-label="Channel" { (letter.channel) }
+                        td data-label="Channel" { (letter.channel) @if let Some(at) = &letter.bus { span.faint { " " (at.path) } } }
                         td data-label="Why" { span.error { (short(&letter.reason, 120)) } }
-                        td.number data-label="Attempts" { (letter.attempts.len()) }
+                        td.number data-label="Attempts" { @if letter.bus.is_none() { (letter.attempts.len()) } }
                         td data-label="Letter" { (parts::id_link(&format!("/ui/dead-letters/{}", encode(&letter.id)), &letter.id)) }
                         td data-label="Trace" { (trace_link(&letter.correlation_id)) }
                     }
                 } }
             }
-            (parts::pager("/ui/dead-letters", &[("channel", &channel), ("type", &wanted)], cursor.as_deref(), next))
+            (parts::pager("/ui/dead-letters", &[("channel", &channel), ("type", &wanted), ("path", &of_path)], cursor.as_deref(), next))
             @if visitor.operates() { (for_many(&visitor, "", &[])) }
         }
     };
@@ -98,7 +108,7 @@ fn for_many(visitor: &Visitor, pattern: &str, wrong: &[FieldError]) -> Markup {
             form.editor method="post" action="/ui/dead-letters/many" {
                 (form_token(visitor))
                 (parts::wrong("Not done:", wrong))
-                label { span { "Those that fit this pattern " span.faint { "over channel, message_type, reason, code, rule, payload, target; empty: all" } }
+                label { span { "Those that fit this pattern " span.faint { "over channel, message_type, reason, code, rule, payload, target, of the bus path, subject, properties, body; empty: all" } }
                     textarea.code name="where" rows="3" spellcheck="false" placeholder="{\"channel\": [\"webhook\"], \"code\": [503]}" { (pattern) } }
                 div.actions {
                     button type="submit" name="deed" value="resubmit" { "Send them again" }
@@ -171,7 +181,13 @@ fn unknown() -> Problem {
 
 async fn show(State(services): State<Services>, visitor: Visitor, Path(id): Path<String>) -> Result<Response, Problem> {
     let letter = dead::get(&*services.store, &id).await?.ok_or_else(unknown)?;
-    let view = serde_json::to_value(DeadLetterView::from(letter)).unwrap_or_default();
+    let on_bus = letter.bus.is_some();
+    let view = view(&services, letter).await?.ok_or_else(unknown)?;
+    let view = serde_json::to_value(view).unwrap_or_default();
+    if on_bus {
+        let content = desk_of_bus(&visitor, &id, &view, None, &[]);
+        return Ok(layout::page(&visitor, "/ui/messages", "Dead letter", content).into_response());
+    }
     let payload = parts::pretty(view.get("payload").unwrap_or(&Value::Null));
     let content = desk(&visitor, &id, &view, &payload, "", &[]);
     Ok(layout::page(&visitor, "/ui/messages", "Dead letter", content).into_response())
@@ -221,6 +237,44 @@ fn desk(visitor: &Visitor, id: &str, view: &Value, payload: &str, target: &str, 
     }
 }
 
+/// A letter of the bus: its body can be changed on its way back.
+fn desk_of_bus(visitor: &Visitor, id: &str, view: &Value, edited: Option<&str>, wrong: &[FieldError]) -> Markup {
+    let text = |name: &str| view.get(name).and_then(Value::as_str).unwrap_or_default();
+    let message = view.get("message").cloned().unwrap_or_default();
+    let of_message = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
+    let description = message.pointer("/deadLetter/description").and_then(Value::as_str).unwrap_or_default();
+    let path = format!("/ui/dead-letters/{}", encode(id));
+    let queue = parts::address("/ui/bus/peek", &[("path", &format!("{}/$deadletterqueue", text("path")))]);
+    let body = of_message("body");
+    html! {
+        (facts(&[
+            ("Why", html! { span.error { (text("reason")) } @if !description.is_empty() { span.faint { " " (description) } } }),
+            ("Queue", html! { a href=(queue) { (text("path")) } }),
+            ("Message", html! { span.id { (of_message("messageId")) } }),
+            ("Type", html! { (text("message_type")) }),
+            ("Trace", trace_link(text("correlation_id"))),
+            ("Given up", time_text(text("time"))),
+        ]))
+        div.columns {
+            section aria-labelledby="attempts" { h2 id="attempts" { "Deliveries" } (super::bus::attempts(&message)) }
+            section aria-labelledby="again" {
+                h2 id="again" { "Send back" }
+                @if visitor.operates() {
+                    form.editor method="post" action=(format!("{path}/resubmit")) {
+                        (form_token(visitor))
+                        (parts::wrong("Not sent:", wrong))
+                        input type="hidden" name="before" value=(body);
+                        label for="body" { "Body" }
+                        textarea.code id="body" name="body" rows="8" spellcheck="false" { (edited.unwrap_or(body)) }
+                        div.actions { button type="submit" { "Send back" } }
+                    }
+                    div.actions { (confirm(visitor, &format!("{path}/discard"), "Throw away", "Nobody will get it. This cannot be undone.")) }
+                } @else { pre.json tabindex="0" { code { (body) } } }
+            }
+        }
+    }
+}
+
 /// A field that is empty or holds an object.
 fn object(name: &'static str, text: &str, errors: &mut Vec<FieldError>) -> Option<Map<String, Value>> {
     if text.trim().is_empty() {
@@ -247,12 +301,15 @@ async fn resubmit(
     form: Form,
 ) -> Result<Response, Problem> {
     let letter = dead::get(&*services.store, &id).await?.ok_or_else(unknown)?;
+    if letter.bus.is_some() {
+        return send_back(&services, &visitor, &correlation, letter, &form).await;
+    }
     let view = serde_json::to_value(DeadLetterView::from(letter)).unwrap_or_default();
     let mut wrong = Vec::new();
     let payload = object("payload", form.text("payload"), &mut wrong);
     // What was not changed is sent as it was: a payload that its type would no longer take, too.
     let payload = payload.filter(|payload| view.get("payload").and_then(Value::as_object) != Some(payload));
-    let edit = Edit { payload, target: object("target", form.text("target"), &mut wrong) };
+    let edit = Edit { payload, target: object("target", form.text("target"), &mut wrong), body: None };
     if wrong.is_empty() {
         let new_id = services.ids.uuid(services.clock.now());
         match resubmit_one(&services, visitor.caller(), &correlation, &id, &edit, new_id).await {
@@ -264,6 +321,30 @@ async fn resubmit(
     let content = desk(&visitor, &id, &view, form.text("payload"), form.text("target"), &wrong);
     let page = layout::page(&visitor, "/ui/messages", "Dead letter", content);
     Ok((axum::http::StatusCode::BAD_REQUEST, page).into_response())
+}
+
+async fn send_back(
+    services: &Services,
+    visitor: &Visitor,
+    correlation: &CorrelationId,
+    letter: dead::DeadLetter,
+    form: &Form,
+) -> Result<Response, Problem> {
+    let lines = |text: &str| text.replace("\r\n", "\n");
+    let (before, body) = (lines(form.text("before")), lines(form.text("body")));
+    let edit = Edit { body: Some(body).filter(|body| *body != before), ..Edit::default() };
+    match send_back_one(services, visitor.caller(), correlation, &letter, &edit).await {
+        Ok(_) => Ok(see_other("/ui/dead-letters?done=sent")),
+        Err(problem) if problem.status.is_client_error() && problem.status != axum::http::StatusCode::NOT_FOUND => {
+            let id = letter.id.clone();
+            let view = view(services, letter).await?.ok_or_else(unknown)?;
+            let view = serde_json::to_value(view).unwrap_or_default();
+            let wrong = [FieldError::new("", problem.detail.clone())];
+            let content = desk_of_bus(visitor, &id, &view, Some(form.text("body")), &wrong);
+            Ok((problem.status, layout::page(visitor, "/ui/messages", "Dead letter", content)).into_response())
+        }
+        Err(problem) => Err(problem),
+    }
 }
 
 async fn discard(

@@ -40,8 +40,11 @@ async fn place(services: &Services, wanted: &str) -> Result<Option<String>, Prob
     if services.tickets.get(wanted).await?.is_some() {
         return Ok(Some(format!("/ui/tickets/{}", encode(wanted))));
     }
+    if let Some(correlation) = services.bus.correlation_of(wanted).await? {
+        return Ok(Some(format!("/ui/trace/{}", encode(&correlation))));
+    }
     let is_id = tidings_core::envelope::check_name(wanted, tidings_core::limits::CORRELATION_CHARS).is_ok();
-    let trace = Trace { store: &*services.store, stage: services.config.stage.as_str() };
+    let trace = Trace { store: &*services.store, stage: services.config.stage.as_str(), bus: &services.bus };
     if is_id && !trace.page(wanted, 1, None).await?.0.is_empty() {
         return Ok(Some(format!("/ui/trace/{}", encode(wanted))));
     }

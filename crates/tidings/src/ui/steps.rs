@@ -56,6 +56,7 @@ pub fn shown(step: &Step, now: Timestamp) -> Shown {
         "rule" => plain("Rules", rules_headline(&details), html! {}),
         "notification" => plain("Inbox", inbox_headline(&details), html! {}),
         "message" => message(step, &details, at, now),
+        "bus" => on_bus(&details, at),
         "audit" => {
             let headline = html! {
                 strong { (text(&details, "action")) } span.faint { " on " (text(&details, "entity")) " "
@@ -152,6 +153,41 @@ fn message(step: &Step, details: &Value, at: Timestamp, now: Timestamp) -> Shown
             }
         },
         tries: tries.collect(),
+    }
+}
+
+/// A message of the bus: sent, delivered so often, and what came of it.
+fn on_bus(details: &Value, at: Timestamp) -> Shown {
+    let (state, path) = (text(details, "state"), text(details, "path"));
+    let deliveries = details.get("deliveries").and_then(Value::as_u64).unwrap_or(0);
+    let times = match deliveries {
+        0 => "not delivered".to_owned(),
+        1 => "delivered once".to_owned(),
+        n => format!("delivered {n} times"),
+    };
+    let since = text(details, "since").parse().ok();
+    Shown {
+        kind: "bus",
+        label: "Bus".to_owned(),
+        at,
+        until: since.filter(|_| state != "scheduled"),
+        state: Some(match state {
+            "completed" | "resubmitted" | "removed" => "completed",
+            "dead-lettered" => "failed",
+            "locked" => "processing",
+            "waiting" | "scheduled" | "deferred" => "queued",
+            _ => "cancelled",
+        }),
+        headline: html! {
+            strong { a href=(parts::address("/ui/bus/peek", &[("path", path)])) { (path) } }
+            @if !text(details, "subject").is_empty() { span.faint { " " (text(details, "subject")) } }
+        },
+        body: html! {
+            p.meta { span.id { (text(details, "messageId")) } span.faint { " sent, " (times) ", " (state) }
+                @if let Some(since) = since { " " (parts::time(since)) } }
+            @if !text(details, "reason").is_empty() { p { span.error { (text(details, "reason")) } } }
+        },
+        tries: Vec::new(),
     }
 }
 

@@ -36,7 +36,7 @@ async fn show(
         .map_err(|why| Problem::invalid_field("correlationId", why))?;
     let context = paging::context(visitor.caller(), "/ui/trace", &correlation_id);
     let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
-    let trace = Trace { store: &*services.store, stage: services.config.stage.as_str() };
+    let trace = Trace { store: &*services.store, stage: services.config.stage.as_str(), bus: &services.bus };
     let (steps, next) = trace.page(&correlation_id, PAGE, after).await?;
     let next = paging::seal(&services.sealer, &context, next.as_ref());
     let steps: Vec<Shown> = steps.iter().map(|step| shown(step, services.clock.now())).collect();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 136] = [
+const EXPECTED: [&str; 138] = [
     "DELETE /api/schedules/{name}",
     "DELETE /authorized-accounts",
     "DELETE /bus/{entity}",
@@ -48,10 +48,12 @@ const EXPECTED: [&str; 136] = [
     "GET /bus",
     "GET /bus/{entity}",
     "GET /bus/{entity}/$deadletterqueue/peek",
+    "GET /bus/{entity}/history",
     "GET /bus/{entity}/peek",
     "GET /bus/{entity}/subscriptions",
     "GET /bus/{entity}/subscriptions/{subscription}",
     "GET /bus/{entity}/subscriptions/{subscription}/$deadletterqueue/peek",
+    "GET /bus/{entity}/subscriptions/{subscription}/history",
     "GET /bus/{entity}/subscriptions/{subscription}/peek",
     "GET /channels/webhook/disabled",
     "GET /dead-letters",

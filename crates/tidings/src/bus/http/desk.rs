@@ -15,8 +15,10 @@ use crate::app::Services;
 use crate::audit::Action;
 use crate::bus::desk::Which;
 use crate::bus::entity::Body;
+use crate::bus::history::Fate;
 use crate::bus::line::Line;
 use crate::bus::path::Path;
+use crate::bus::prepared::Prepared;
 use crate::http::{CorrelationId, Json, Param, Params, Problem, Route};
 use crate::tokens::{Caller, Scope};
 
@@ -36,6 +38,14 @@ pub fn routes() -> Vec<Route> {
                     Param("limit", "1 to 1000, default 50"),
                 ])
                 .answer::<Peeked>(200, "The messages, in the order of their numbers; scheduled ones in that of time"),
+        );
+    }
+    for path in ["/bus/{entity}/history", "/bus/{entity}/subscriptions/{subscription}/history"] {
+        routes.push(
+            Route::new(Method::GET, path, "What became of a message", history)
+                .scopes(&[Scope::Read])
+                .params(&[Param("messageId", "The message's id")])
+                .answer::<Fates>(200, "Messages of this id that ended or wait for their time, the latest first"),
         );
     }
     for path in paths!("/purge") {
@@ -71,6 +81,12 @@ pub fn routes() -> Vec<Route> {
 #[derive(Serialize, JsonSchema)]
 struct Peeked {
     items: Vec<MessageView>,
+    cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Fates {
+    items: Vec<Fate>,
     cursor: Option<String>,
 }
 
@@ -114,6 +130,17 @@ async fn peek(
     Ok(Json(StatusCode::OK, Peeked { items: items.collect(), cursor }))
 }
 
+async fn history(State(services): State<Services>, params: Params, place: Place) -> Result<impl IntoResponse, Problem> {
+    let id = params.text("messageId").map(ToOwned::to_owned);
+    params.finish()?;
+    let id = id.filter(|id| (1..=1024).contains(&id.len()));
+    let id =
+        id.ok_or_else(|| Problem::invalid_field("messageId", "is missing, or too long for the id of a message"))?;
+    let line = services.bus.line(&place.path)?;
+    let items = services.bus.fates(&line.path, &id, PEEK).await?;
+    Ok(Json(StatusCode::OK, Fates { items, cursor: None }))
+}
+
 async fn purge(
     State(services): State<Services>,
     caller: Caller,
@@ -145,15 +172,45 @@ pub async fn empty(
     Err(Error::Throttled("the entity is contended".to_owned()).into())
 }
 
-async fn cancel(State(services): State<Services>, place: Place) -> Result<impl IntoResponse, Problem> {
+async fn cancel(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    place: Place,
+) -> Result<impl IntoResponse, Problem> {
     let line = services.bus.line(&place.path)?;
     let none = || Problem::not_found("no message is scheduled under this number");
     let number: u64 = place.part("sequenceNumber").parse().map_err(|_| none())?;
-    if line.cancel(number).await? { Ok(StatusCode::NO_CONTENT) } else { Err(none()) }
+    let prepared = line.prepare_cancel_of(number).await?;
+    if prepared.is_empty() {
+        return Err(none());
+    }
+    let action = Action::new("bus.cancel", "entity", &line.path).details(json!({ "sequenceNumber": number }));
+    match carry_out(&services, &caller, &correlation, action, prepared).await {
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        // It came due just now.
+        Err(Error::Conflict { .. }) => Err(none()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Carries out what is prepared together with the audit entry.
+async fn carry_out(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    action: Action,
+    prepared: Prepared,
+) -> Result<(), Error> {
+    let outcome = services.audit.record_with(&caller.name(), &correlation.0, action, prepared.writes()).await.map(drop);
+    prepared.resolve(&outcome);
+    outcome
 }
 
 async fn cancel_by_key(
     State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
     params: Params,
     place: Place,
 ) -> Result<impl IntoResponse, Problem> {
@@ -164,13 +221,15 @@ async fn cancel_by_key(
     // A message that was sent to a topic is scheduled in each of its subscriptions.
     let lines = match services.bus.entity(&place.path.entity)?.body.clone() {
         Body::Topic(subscriptions) if place.path.subscription.is_none() => {
+            // What is yet to be copied to them is scheduled there, too.
+            services.bus.copy_all().await?;
             subscriptions.values().map(|subscription| subscription.pair.main.clone()).collect()
         }
         _ => vec![services.bus.line(&place.path)?],
     };
     let mut cancelled = 0;
     for line in &lines {
-        cancelled += cancel_all(line, &key, &services).await?;
+        cancelled += cancel_all(line, &key, &services, &caller, &correlation).await?;
     }
     match cancelled {
         0 => Err(Problem::not_found("no message is scheduled under this key")),
@@ -178,15 +237,23 @@ async fn cancel_by_key(
     }
 }
 
-async fn cancel_all(line: &std::sync::Arc<Line>, key: &str, services: &Services) -> Result<usize, Problem> {
+async fn cancel_all(
+    line: &std::sync::Arc<Line>,
+    key: &str,
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+) -> Result<usize, Problem> {
     let mut cancelled = 0;
     loop {
         let (prepared, count) = line.prepare_cancel(key).await?;
         if count == 0 {
             return Ok(cancelled);
         }
-        match prepared.run(&*services.store).await {
-            Ok(_) => cancelled += count,
+        let details = json!({ "key": key, "cancelled": count });
+        let action = Action::new("bus.cancel", "entity", &line.path).details(details);
+        match carry_out(services, caller, correlation, action, prepared).await {
+            Ok(()) => cancelled += count,
             // One of them came due just now; look again.
             Err(Error::Conflict { .. }) => {}
             Err(error) => return Err(error.into()),

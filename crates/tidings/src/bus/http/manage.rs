@@ -78,10 +78,14 @@ struct EntityBody {
     default_ttl_seconds: Option<u64>,
     /// Whether messages that expire go to the dead letters. Default false: they vanish.
     dead_letter_on_expiration: Option<bool>,
+    /// Bytes of dead letters beyond which nothing more is taken in (403); they never expire. 0: no limit. Default 1 GiB.
+    dead_letter_max_bytes: Option<u64>,
     /// How long message ids are remembered, 0 to 604800. Default 0: no duplicate detection.
     duplicate_window_seconds: Option<u64>,
     /// One message of a session at a time, in order. Fixed when the entity is made.
     ordered: Option<bool>,
+    /// Whether what became of each message is kept for 90 days, for `/trace`. Default true.
+    history: Option<bool>,
     /// Of a subscription; none: it takes everything. Each has a `name`, exactly one of `sql`, `correlation`, `pattern`
     /// and `key`, and perhaps an `action`.
     rules: Option<Vec<crate::bus::definition::RuleDefinition>>,
@@ -121,6 +125,7 @@ pub struct CountsView {
     locked: u64,
     deferred: u64,
     dead_lettered: u64,
+    dead_lettered_bytes: u64,
     /// Messages that ever came in.
     incoming: u64,
     /// Messages that were ever completed.
@@ -149,6 +154,7 @@ impl From<Figures> for CountsView {
             locked: figures.locked,
             deferred: figures.deferred,
             dead_lettered: figures.dead_lettered,
+            dead_lettered_bytes: figures.dead_lettered_bytes,
             incoming: figures.incoming,
             outgoing: figures.outgoing,
             oldest_age_seconds: figures.oldest_age.map(|age| age.as_secs_f64()),
@@ -163,7 +169,15 @@ impl EntityView {
             _ => Map::new(),
         };
         let unused: &[&str] = match record.definition.kind {
-            Kind::Topic => &["maxDeliveryCount", "lockSeconds", "retry", "deadLetterOnExpiration", "ordered"],
+            Kind::Topic => &[
+                "maxDeliveryCount",
+                "lockSeconds",
+                "retry",
+                "deadLetterOnExpiration",
+                "deadLetterMaxBytes",
+                "ordered",
+                "history",
+            ],
             Kind::Subscription => &["duplicateWindowSeconds"],
             Kind::Queue => &[],
         };

@@ -101,6 +101,8 @@ impl From<BusError> for Problem {
             BusError::OtherKind(_) | BusError::TooMany(_) => Self::conflict(detail),
             BusError::WrongKind(_) => Self::bad_request(detail),
             BusError::TooLarge(_) => Self::too_large(detail),
+            // As Service Bus answers when a quota is exceeded.
+            BusError::Full(_) => Self::new(StatusCode::FORBIDDEN, "quota-exceeded", detail),
             BusError::Invalid(errors) => Self::invalid(errors),
             BusError::Line(error) => error.into(),
             BusError::Store(error) => error.into(),

@@ -30,6 +30,7 @@ pub fn routes() -> Vec<Route> {
             .scopes(&[Scope::Ingest])
             .body_as::<String>("application/octet-stream")
             .answer::<SentView>(201, "The messages are on disk")
+            .answer_empty(403, "Its dead letters have reached deadLetterMaxBytes")
             .answer_empty(410, "There is no such queue or topic"),
     ]
 }

@@ -18,6 +18,8 @@ pub struct Edit {
     pub payload: Option<Map<String, Value>>,
     /// In the channel's own terms; a webhook's may hold a `secret`.
     pub target: Option<Map<String, Value>>,
+    /// Of a message of the bus: what it says instead.
+    pub body: Option<String>,
 }
 
 impl Edit {
@@ -36,7 +38,15 @@ impl Edit {
                 None
             }
         };
-        let edit = Self { payload: object("payload"), target: object("target") };
+        let (payload, target) = (object("payload"), object("target"));
+        let body = fields.get("body").filter(|body| !body.is_null()).map(|body| match body {
+            Value::String(text) => text.clone(),
+            json => json.to_string(),
+        });
+        if payload.is_some() && body.is_some() {
+            errors.push(FieldError::new("body", "and `payload` cannot both be given"));
+        }
+        let edit = Self { payload, target, body };
         if errors.is_empty() { Ok(edit) } else { Err(errors) }
     }
 
@@ -47,6 +57,9 @@ impl Edit {
     /// Every field that does not fit the message's type or channel.
     pub fn apply(&self, message: &mut Message, types: &Types) -> Result<(), Vec<FieldError>> {
         let mut errors = Vec::new();
+        if self.body.is_some() {
+            errors.push(FieldError::new("body", "is for messages of the bus; a message has a `payload`"));
+        }
         if let Some(payload) = &self.payload {
             errors.extend(types.check(&message.message_type, payload));
             message.payload.clone_from(payload);
@@ -65,7 +78,14 @@ impl Edit {
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.payload.is_none() && self.target.is_none()
+        self.payload.is_none() && self.target.is_none() && self.body.is_none()
+    }
+
+    /// What a message of the bus says instead: a text, or a payload, which becomes one.
+    #[must_use]
+    pub fn body(&self) -> Option<bytes::Bytes> {
+        let payload = || self.payload.as_ref().map(|payload| Value::Object(payload.clone()).to_string());
+        self.body.clone().or_else(payload).map(bytes::Bytes::from)
     }
 }
 

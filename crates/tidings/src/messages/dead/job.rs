@@ -1,6 +1,7 @@
 //! The same thing done to many dead letters: durable, a chunk for each transaction, carried on after a restart, each
 //! letter once.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value as Json};
@@ -11,8 +12,10 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::edit::Edit;
-use super::{DeadLetter, discard, oldest};
+use super::{DeadLetter, OnBus, discard, oldest};
 use crate::audit::{Action, Audit};
+use crate::bus::resubmit::document;
+use crate::bus::{Bus, letters};
 use crate::messages::{Message, Messages, counters};
 
 /// The partition of `open-index`.
@@ -97,6 +100,7 @@ pub fn begin(id: Uuid, order: &Order, now: Timestamp) -> Result<Write, Error> {
         .with_some("pattern", order.pattern.as_ref())
         .with_some("payload", object(&order.edit.payload))
         .with_some("target", object(&order.edit.target))
+        .with_some("body", order.edit.body.as_ref())
         .with("by", &order.by)
         .with("created_by", &order.created_by)
         .with("correlation_id", &order.correlation_id)
@@ -119,12 +123,15 @@ pub async fn get(store: &dyn Store, id: &str) -> Result<Option<Job>, Error> {
 pub struct Clerk {
     pub store: Arc<dyn Store>,
     pub messages: Arc<Messages>,
+    pub bus: Arc<Bus>,
     pub stop: watch::Receiver<bool>,
 }
 
 impl Clerk {
     /// Does everything that is open. Two at once do each chunk once.
     pub async fn activate(&self, audit: &Audit, clock: &dyn Clock) -> Result<(), Error> {
+        // What was done to letters of the bus is counted by who moves the job: one of us at a time.
+        let _turn = self.bus.desk.lock().await;
         let query = Query::new(OPEN).index("open-index").limit(100);
         for item in self.store.query(table(), &query).await?.items {
             let mut job = Job::from_item(&item)?;
@@ -176,6 +183,9 @@ impl Clerk {
         let mut moved = Job { end: next.is_none(), cursor: next, step: job.step + 1, ..job.clone() };
         let pattern = job.order.pattern.as_deref().and_then(|text| Pattern::parse(text).ok());
         let (mut writes, mut made) = (Vec::new(), Vec::new());
+        let (of_bus, letters): (Vec<_>, Vec<_>) = letters.into_iter().partition(|letter| letter.bus.is_some());
+        moved.seen += of_bus.len() as i64;
+        self.on_bus(&mut moved, of_bus, pattern.as_ref()).await?;
         for letter in letters {
             moved.seen += 1;
             let fits = pattern.as_ref().is_none_or(|p| p.matches(&letter.to_json().to_string()).unwrap_or(false));
@@ -206,6 +216,52 @@ impl Clerk {
         }
         writes.insert(0, moved.moving(job));
         Ok((moved, writes, made))
+    }
+
+    /// Letters of the bus, in transactions of its own: each is gone with that, so that doing it twice does nothing.
+    async fn on_bus(&self, job: &mut Job, letters: Vec<DeadLetter>, pattern: Option<&Pattern>) -> Result<(), Error> {
+        let deed = match job.order.deed {
+            Deed::Resubmit => letters::Deed::SendBack(job.order.edit.body()),
+            Deed::Purge => letters::Deed::Remove,
+        };
+        let refuse = |job: &mut Job, count: usize, why: String| {
+            job.failed += i64::try_from(count).unwrap_or(i64::MAX);
+            job.error.get_or_insert(why);
+        };
+        let mut lines: BTreeMap<(String, String), (OnBus, Vec<u64>)> = BTreeMap::new();
+        for letter in letters {
+            let Some(at) = letter.bus.clone() else { continue };
+            let fits = match pattern {
+                None => true,
+                Some(pattern) => match self.bus.letter(&at).await? {
+                    Some(stored) => {
+                        let seen = letter.on_bus_json(document(&stored)).to_string();
+                        pattern.matches(&seen).unwrap_or(false)
+                    }
+                    None => false,
+                },
+            };
+            if fits && job.order.deed == Deed::Resubmit && job.order.edit.target.is_some() {
+                refuse(job, 1, format!("{}: target cannot be changed of a message of the bus", letter.id));
+            } else if fits {
+                let line = lines.entry((at.path.clone(), at.generation.clone()));
+                line.or_insert_with(|| (at.clone(), Vec::new())).1.push(at.number);
+            }
+        }
+        for (at, numbers) in lines.into_values() {
+            match self.bus.deal_with_all(&at, &numbers, &deed).await {
+                Ok(done) => {
+                    job.done += i64::try_from(done.done).unwrap_or(i64::MAX);
+                    if done.locked > 0 {
+                        let why = format!("{}: {}", at.path, letters::LetterError::Locked);
+                        refuse(job, usize::try_from(done.locked).unwrap_or(usize::MAX), why);
+                    }
+                }
+                Err(letters::LetterError::Bus(crate::bus::BusError::Store(error))) => return Err(error),
+                Err(error) => refuse(job, numbers.len(), format!("{}: {error}", at.path)),
+            }
+        }
+        Ok(())
     }
 
     async fn finish(&self, job: &Job, audit: &Audit, now: Timestamp) -> Result<(), Error> {
@@ -254,7 +310,7 @@ impl Job {
             order: Order {
                 deed: deed.ok_or_else(|| Error::Corrupt("a stored job cannot be read".to_owned()))?,
                 pattern: text("pattern"),
-                edit: Edit { payload: object("payload"), target: object("target") },
+                edit: Edit { payload: object("payload"), target: object("target"), body: text("body") },
                 by: text("by").unwrap_or_default(),
                 created_by: text("created_by").unwrap_or_default(),
                 correlation_id: text("correlation_id").unwrap_or_default(),

@@ -20,8 +20,8 @@ use tidings_store::{Condition, Error, Item, Key, KeyKind, Query, Range, Store, T
 use super::record::Message;
 use crate::app::Services;
 
-/// The index partition of messages; queues will have theirs.
-const SOURCE: &str = "message";
+/// The index partition of all letters, in the order of time.
+pub const SOURCE: &str = "message";
 /// Letters looked at for one page at the most, so that a filter that fits little still answers soon.
 const LOOKED_AT: usize = 10_000;
 /// How often a node looks for work that another one left behind.
@@ -55,6 +55,18 @@ pub struct DeadLetter {
     pub ttl: i64,
     /// As it was given up. Absent if it had no room beside it; then it is where messages are.
     pub message: Option<Message>,
+    /// Of a message of the bus, which is where the bus keeps it.
+    pub bus: Option<OnBus>,
+}
+
+/// A letter of the bus: whose dead letter it is, and which.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnBus {
+    /// The queue or subscription.
+    pub path: String,
+    /// Of the line of dead letters: another one after a purge.
+    pub generation: String,
+    pub number: u64,
 }
 
 /// Which letters somebody wants.
@@ -62,6 +74,9 @@ pub struct DeadLetter {
 pub struct Filter {
     pub channel: Option<String>,
     pub message_type: Option<String>,
+    /// Of the bus alone: a queue's or subscription's path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
 }
@@ -81,6 +96,7 @@ pub async fn work(services: &Services) -> Result<(), Error> {
     let clerk = job::Clerk {
         store: Arc::clone(&services.store),
         messages: Arc::clone(&services.messages),
+        bus: Arc::clone(&services.bus),
         stop: services.workers.stopping(),
     };
     clerk.activate(&services.audit, &*services.clock).await
@@ -191,6 +207,11 @@ impl DeadLetter {
             correlation_id: text("correlation_id"),
             attempts,
             ttl: item.int("ttl").unwrap_or_default(),
+            bus: item.str("path").zip(item.str("generation")).map(|(path, generation)| OnBus {
+                path: path.to_owned(),
+                generation: generation.to_owned(),
+                number: item.int("number").and_then(|number| u64::try_from(number).ok()).unwrap_or_default(),
+            }),
             message,
         })
     }
@@ -213,6 +234,20 @@ impl DeadLetter {
     }
 }
 
+impl DeadLetter {
+    /// The same of a letter of the bus, with what its message holds.
+    #[must_use]
+    pub fn on_bus_json(&self, mut message: Json) -> Json {
+        if let (Json::Object(seen), Json::Object(own)) = (&mut message, self.to_json()) {
+            let path = self.bus.as_ref().map(|at| at.path.as_str());
+            seen.extend(own.into_iter().filter(|(name, _)| !["payload", "target"].contains(&name.as_str())));
+            seen.insert("path".to_owned(), path.into());
+            seen.insert("source".to_owned(), crate::bus::letters::CHANNEL.into());
+        }
+        message
+    }
+}
+
 impl Filter {
     fn range(&self) -> Range {
         let text = |at: Option<Timestamp>| at.map(|at| iso_millis(at).into());
@@ -226,6 +261,7 @@ impl Filter {
 
     fn fits(&self, letter: &DeadLetter) -> bool {
         let same = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
-        same(&self.channel, &letter.channel) && same(&self.message_type, &letter.message_type)
+        let path = letter.bus.as_ref().map_or("", |at| at.path.as_str());
+        same(&self.channel, &letter.channel) && same(&self.message_type, &letter.message_type) && same(&self.path, path)
     }
 }

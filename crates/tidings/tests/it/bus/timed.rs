@@ -62,6 +62,11 @@ async fn scheduled_messages_are_cancelled_by_number_key_and_id() {
     client.delete(&format!("/bus/q/scheduled/{}", one["sequenceNumber"])).await.problem(404);
     assert_eq!(client.delete("/bus/q/scheduled?key=transfer-7").await.expect(200).json()["cancelled"], 2);
     client.delete("/bus/q/scheduled?key=transfer-7").await.problem(404);
+    // Each of them is on record.
+    let log = client.get("/audit-log?action=bus.cancel").await.expect(200).json();
+    let entries = log["items"].as_array().unwrap();
+    assert_eq!(entries.len(), 2, "{log}");
+    assert!(entries.iter().all(|entry| entry["entityId"] == "q"), "{log}");
     assert_eq!(client.delete("/bus/q/scheduled?key=m4").await.expect(200).json()["cancelled"], 1);
     assert_eq!(client.delete("/bus/q/scheduled").await.bad_fields(), ["key"]);
     assert_eq!(counts(&client, "q").await["scheduled"], 1);

@@ -12,13 +12,13 @@ use tidings_core::pattern::Pattern;
 use tidings_store::Error;
 use uuid::Uuid;
 
-use super::edited;
+use super::{edited, remove_one, send_back_one};
 use crate::app::Services;
 use crate::audit::Action;
 use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Problem, Route};
 use crate::messages::dead::edit::Edit;
 use crate::messages::dead::job::{self, Deed, Job, Order};
-use crate::messages::dead::{self};
+use crate::messages::dead::{self, DeadLetter};
 use crate::messages::http::{created_by, request_ids};
 use crate::tokens::{Caller, Scope};
 
@@ -49,7 +49,8 @@ pub fn routes() -> Vec<Route> {
 struct ManyBody {
     /// 1 to 100 ids.
     ids: Option<Vec<String>>,
-    /// An EventBridge pattern over `channel`, `message_type`, `reason`, `code`, `rule`, `stage`, `payload`, `target` …
+    /// An EventBridge pattern over `channel`, `message_type`, `reason`, `code`, `rule`, `stage`, `payload`, `target` …; of
+    /// messages of the bus (`channel` `bus`) over `path`, `subject`, `properties`, `body` and `deadLetter`, too.
     r#where: Option<Map<String, Value>>,
     /// `true`: all that there are now.
     all: Option<bool>,
@@ -57,6 +58,8 @@ struct ManyBody {
     payload: Option<Map<String, Value>>,
     /// `resubmit` alone: where they go instead.
     target: Option<Map<String, Value>>,
+    /// `resubmit` alone, of messages of the bus: what they say instead.
+    body: Option<Value>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -72,6 +75,9 @@ struct OneAnswer {
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     message_id: Option<String>,
+    /// Of a message of the bus: its number where it is now.
+    #[serde(rename = "sequenceNumber", skip_serializing_if = "Option::is_none")]
+    sequence_number: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<Value>")]
     errors: Vec<FieldError>,
@@ -207,13 +213,17 @@ impl Asker<'_> {
             let Some(letter) = dead::get(&*services.store, &id).await? else {
                 let made = messages.get(&new_id.to_string()).await?;
                 let (status, message_id) = made.map_or((404, None), |made| (201, Some(made.message.message_id)));
-                items.push(OneAnswer { id, status, message_id, errors: Vec::new() });
+                items.push(OneAnswer { id, status, message_id, errors: Vec::new(), sequence_number: None });
                 continue;
             };
+            if letter.bus.is_some() {
+                items.push(self.send_back(id, &letter, edit).await?);
+                continue;
+            }
             let again = match messages.resubmission(&letter, edit, &by, new_id, now).await? {
                 Ok(again) => again,
                 Err(errors) => {
-                    items.push(OneAnswer { id, status: 400, message_id: None, errors });
+                    items.push(OneAnswer { id, status: 400, message_id: None, errors, sequence_number: None });
                     continue;
                 }
             };
@@ -224,10 +234,22 @@ impl Asker<'_> {
             match services.audit.record_with(&self.caller.name(), self.correlation, action, writes).await {
                 Ok(_) => {
                     messages.signals.created([&again]);
-                    items.push(OneAnswer { id, status: 201, message_id: Some(again.message_id), errors: Vec::new() });
+                    items.push(OneAnswer {
+                        id,
+                        status: 201,
+                        message_id: Some(again.message_id),
+                        errors: Vec::new(),
+                        sequence_number: None,
+                    });
                 }
                 Err(Error::Conflict { .. }) => {
-                    items.push(OneAnswer { id, status: 409, message_id: None, errors: Vec::new() });
+                    items.push(OneAnswer {
+                        id,
+                        status: 409,
+                        message_id: None,
+                        errors: Vec::new(),
+                        sequence_number: None,
+                    });
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -235,11 +257,23 @@ impl Asker<'_> {
         Ok(answer(items, 201))
     }
 
+    async fn send_back(&self, id: String, letter: &DeadLetter, edit: &Edit) -> Result<OneAnswer, Problem> {
+        let correlation = CorrelationId(self.correlation.to_owned());
+        let back = send_back_one(self.services, self.caller, &correlation, letter, edit).await;
+        one(id, back.map(|back| (201, Some(back.message_id), Some(back.sequence_number))))
+    }
+
     async fn purge_each(&self, ids: Vec<String>) -> Result<Response, Problem> {
         let mut items = Vec::with_capacity(ids.len());
         for id in ids {
-            let known = dead::get(&*self.services.store, &id).await?.is_some();
-            let gone = if known {
+            let letter = dead::get(&*self.services.store, &id).await?;
+            if let Some(letter) = letter.as_ref().filter(|letter| letter.bus.is_some()) {
+                let correlation = CorrelationId(self.correlation.to_owned());
+                let outcome = remove_one(self.services, self.caller, &correlation, letter).await;
+                items.push(one(id, outcome.map(|()| (204, None, None)))?);
+                continue;
+            }
+            let gone = if letter.is_some() {
                 let action = Action::new("dead_letter.discard", "dead_letter", &id);
                 let audit = &self.services.audit;
                 let writes = vec![dead::discard(&id)];
@@ -251,7 +285,13 @@ impl Asker<'_> {
             } else {
                 false
             };
-            items.push(OneAnswer { id, status: if gone { 204 } else { 404 }, message_id: None, errors: Vec::new() });
+            items.push(OneAnswer {
+                id,
+                status: if gone { 204 } else { 404 },
+                message_id: None,
+                errors: Vec::new(),
+                sequence_number: None,
+            });
         }
         Ok(answer(items, 204))
     }
@@ -302,6 +342,20 @@ pub async fn begin(
     services.messages.new_letter_job.notify_one();
     let job = job::get(&*services.store, &id.to_string()).await?;
     job.ok_or_else(|| Problem::not_found("the job is gone"))
+}
+
+/// What became of one; what is nobody's mistake ends the whole call.
+fn one(id: String, outcome: Result<(u16, Option<String>, Option<u64>), Problem>) -> Result<OneAnswer, Problem> {
+    match outcome {
+        Ok((status, message_id, sequence_number)) => {
+            Ok(OneAnswer { id, status, message_id, errors: Vec::new(), sequence_number })
+        }
+        Err(problem) if problem.status.is_client_error() => {
+            let status = problem.status.as_u16();
+            Ok(OneAnswer { id, status, message_id: None, errors: problem.errors, sequence_number: None })
+        }
+        Err(problem) => Err(problem),
+    }
 }
 
 fn answer(items: Vec<OneAnswer>, good: u16) -> Response {

@@ -1,6 +1,7 @@
 //! `/dead-letters`: what was given up and why; sending it again, as it was or changed, and throwing it away (SX-08).
 
 pub mod many;
+mod on_bus;
 
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -9,14 +10,16 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use tidings_core::message::Attempt;
 use tidings_store::Error;
 use uuid::Uuid;
+
+pub use on_bus::{of_bus, remove_one, send_back_one};
 
 use super::view::shown;
 use super::{MessageView, created, created_by, request_ids};
 use crate::app::Services;
 use crate::audit::Action;
+use crate::bus::letters::CHANNEL;
 use crate::events::http::name_param;
 use crate::http::paging::Asked;
 use crate::http::{CorrelationId, End, IdempotencySeed, Json, JsonText, Param, Params, Problem, Route};
@@ -32,21 +35,26 @@ pub fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/dead-letters", "What was given up, newest first", page)
             .scopes(&[Scope::Read])
             .params(&[
-                Param("channel", "email, ntfy, webhook, queue or ticket"),
-                Param("message_type", "A type"),
+                Param("channel", "email, ntfy, webhook, queue or ticket; bus: messages of queues and subscriptions"),
+                Param("message_type", "A type; of a message of the bus its subject"),
+                Param("path", "A queue or subscription of the bus: orders, events/subscriptions/audit"),
                 Param("from", "Not given up before this date or time"),
                 Param("to", "Not given up after this date or time; a date means its whole day"),
                 Param("limit", "1 to 100, default 50"),
                 Param("cursor", "Where the page before ended"),
             ])
             .answer::<DeadLetterList>(200, "A page of dead letters"),
-        Route::new(Method::GET, "/dead-letters/{id}", "One dead letter, by its message's id", get)
+        Route::new(Method::GET, "/dead-letters/{id}", "One dead letter, by its id", get)
             .scopes(&[Scope::Read])
             .answer::<DeadLetterView>(200, "The dead letter with every attempt"),
         Route::new(Method::POST, "/dead-letters/{id}/resubmit", "Send a dead letter again, as a new message", resubmit)
             .scopes(&[Scope::Operate])
             .body::<EditBody>()
-            .answer::<MessageView>(201, "The new message, with `retry_of`; the letter is gone"),
+            .answer::<AgainView>(
+                201,
+                "The new message, with `retry_of`; of the bus, where it is now. The letter is gone",
+            )
+            .answer_empty(409, "Somebody has received it from the bus, or it has just gone"),
         Route::new(Method::DELETE, "/dead-letters/{id}", "Throw a dead letter away; its message stays failed", discard)
             .scopes(&[Scope::Operate])
             .answer_empty(204, "It is gone"),
@@ -63,6 +71,18 @@ struct EditBody {
     payload: Option<Map<String, Value>>,
     /// `to`, `topic`, `url` (and `secret`), `entity` or `caller`, as the channel has it.
     target: Option<Map<String, Value>>,
+    /// Of a message of the bus: a text, or JSON, which becomes one.
+    body: Option<Value>,
+}
+
+/// A message that was sent again: of a channel, or of the bus.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "it lives for an answer")]
+#[expect(dead_code, reason = "describes the answer, which is written by its parts")]
+enum AgainView {
+    Message(MessageView),
+    Bus(on_bus::SentBack),
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -74,9 +94,9 @@ struct DeadLetterList {
 /// A message that was given up.
 #[derive(Serialize, JsonSchema)]
 pub struct DeadLetterView {
-    /// The message's.
+    /// The message's; of a message of the bus, one of the letter's own.
     id: String,
-    /// `message`.
+    /// `message` or `bus`.
     source: &'static str,
     /// When it was given up.
     time: String,
@@ -94,10 +114,15 @@ pub struct DeadLetterView {
     payload: Option<Map<String, Value>>,
     /// Where it was to go; of a webhook only scheme, host and port.
     target: Option<Map<String, Value>>,
-    /// Every attempt, the last one last.
-    #[schemars(with = "Vec<Value>")]
-    attempts: Vec<Attempt>,
+    /// Every attempt, the last one last; of the bus the last ten deliveries.
+    attempts: Vec<Value>,
+    /// When it is forgotten. 0: never, as on the bus.
     ttl: i64,
+    /// Of a message of the bus: the message as it is shown there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<crate::bus::http::view::MessageView>,
 }
 
 impl From<DeadLetter> for DeadLetterView {
@@ -118,8 +143,10 @@ impl From<DeadLetter> for DeadLetterView {
             message_type: letter.message_type,
             stage: letter.stage,
             correlation_id: letter.correlation_id,
-            attempts: letter.attempts,
+            attempts: letter.attempts.iter().filter_map(|attempt| serde_json::to_value(attempt).ok()).collect(),
             ttl: letter.ttl,
+            path: None,
+            message: None,
         }
     }
 }
@@ -134,24 +161,53 @@ async fn page(
     mut params: Params,
 ) -> Result<impl IntoResponse, Problem> {
     let channel = params.text("channel").map(ToOwned::to_owned);
-    if channel.as_deref().is_some_and(|channel| !CHANNELS.contains(&channel)) {
-        params.refuse("channel", format!("must be one of {}", CHANNELS.join(", ")));
+    if channel.as_deref().is_some_and(|channel| !CHANNELS.contains(&channel) && channel != CHANNEL) {
+        params.refuse("channel", format!("must be one of {}, {CHANNEL}", CHANNELS.join(", ")));
     }
+    let path = path_param(&mut params);
     let message_type = name_param(&mut params, "message_type");
     let (from, to) = (params.time("from", End::Start), params.time("to", End::Finish));
     if from.zip(to).is_some_and(|(from, to)| from > to) {
         params.refuse("from", "must not be after `to`");
     }
-    let filter = Filter { channel, message_type, from, to };
+    let filter = Filter { channel, message_type, path, from, to };
     let mut asked = Asked::read(&services.sealer, &caller, "/dead-letters", &filter, params)?;
     let (items, next) = dead::page(&*services.store, &filter, asked.limit, asked.after.take()).await?;
     let cursor = asked.cursor(&services.sealer, next.as_ref());
-    Ok(Json(StatusCode::OK, DeadLetterList { items: items.into_iter().map(Into::into).collect(), cursor }))
+    let items = views(&services, items).await?;
+    Ok(Json(StatusCode::OK, DeadLetterList { items, cursor }))
+}
+
+/// The path of a queue or subscription as the bus spells it.
+pub fn path_param(params: &mut Params) -> Option<String> {
+    let text = params.text("path").filter(|text| !text.is_empty())?.to_owned();
+    match crate::bus::Path::parse(&text) {
+        Some(path) => Some(crate::bus::Path { dead: false, ..path }.to_string()),
+        None => {
+            params.refuse("path", "is no path of the bus");
+            None
+        }
+    }
+}
+
+/// Letters as they are shown. One of the bus that has just gone is left out.
+pub async fn views(services: &Services, letters: Vec<DeadLetter>) -> Result<Vec<DeadLetterView>, Problem> {
+    let mut views = Vec::with_capacity(letters.len());
+    for letter in letters {
+        views.extend(view(services, letter).await?);
+    }
+    Ok(views)
+}
+
+pub async fn view(services: &Services, letter: DeadLetter) -> Result<Option<DeadLetterView>, Problem> {
+    let Some(at) = letter.bus.clone() else { return Ok(Some(letter.into())) };
+    let stored = services.bus.letter(&at).await?;
+    Ok(stored.map(|stored| DeadLetterView::on_bus(letter, at.path, &stored)))
 }
 
 async fn get(State(services): State<Services>, Path(id): Path<String>) -> Result<impl IntoResponse, Problem> {
     let letter = dead::get(&*services.store, &id).await?.ok_or_else(unknown)?;
-    Ok(Json(StatusCode::OK, DeadLetterView::from(letter)))
+    Ok(Json(StatusCode::OK, view(&services, letter).await?.ok_or_else(unknown)?))
 }
 
 async fn resubmit(
@@ -164,6 +220,10 @@ async fn resubmit(
 ) -> Result<Response, Problem> {
     let fields = if body.0.is_empty() { Map::new() } else { body.object()? };
     let edit = Edit::read(&fields).map_err(Problem::invalid)?;
+    if let Some(letter) = of_bus(&services, &id).await? {
+        let back = send_back_one(&services, &caller, &correlation, &letter, &edit).await?;
+        return Ok(Json(StatusCode::CREATED, back).into_response());
+    }
     let new_id = request_ids(&services, seed).uuid(0);
     Ok(created(resubmit_one(&services, &caller, &correlation, &id, &edit, new_id).await?))
 }
@@ -202,7 +262,7 @@ pub async fn resubmit_one(
 
 /// Which parts were changed: what they became may be nobody's business.
 fn edited(edit: &Edit) -> Vec<&'static str> {
-    let parts = [("payload", edit.payload.is_some()), ("target", edit.target.is_some())];
+    let parts = [("payload", edit.payload.is_some()), ("target", edit.target.is_some()), ("body", edit.body.is_some())];
     parts.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
 }
 
@@ -224,6 +284,9 @@ pub async fn discard_one(
     id: &str,
 ) -> Result<(), Problem> {
     let letter = dead::get(&*services.store, id).await?.ok_or_else(unknown)?;
+    if letter.bus.is_some() {
+        return remove_one(services, caller, correlation, &letter).await;
+    }
     let details = json!({ "reason": letter.reason, "channel": letter.channel });
     let action = Action::new("dead_letter.discard", "dead_letter", &letter.id).details(details);
     match services.audit.record_with(&caller.name(), &correlation.0, action, vec![dead::discard(&letter.id)]).await {

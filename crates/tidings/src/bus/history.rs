@@ -1,0 +1,240 @@
+//! What became of the messages of the bus (S003-84): one small row for each, found by correlation id and by message id.
+//!
+//! A row is written in the transaction that ends its message, so it costs no commit of its own; a message that is
+//! scheduled or deferred has one from then on. Whoever waits or is locked has none yet: that is known in memory.
+
+use std::sync::{Arc, LazyLock};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use tidings_core::time::{self, Timestamp};
+use tidings_store::{Condition, Error, Item, Key, KeyKind, Query, Table, Write};
+
+use super::layout::Place;
+use super::line::Line;
+use super::message::Stored;
+use super::state::Held;
+
+/// The table, by correlation id in the order of time.
+#[must_use]
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+        Table::new("tidings-bus-history", "correlation_id", KeyKind::S)
+            .sort("at", KeyKind::S)
+            .index("message-index", ("id".into(), KeyKind::S), Some(("at".into(), KeyKind::S)))
+            .ttl("ttl")
+    });
+    &TABLE
+}
+
+/// Bytes of an id that a key can hold.
+const ID_BYTES: usize = 1024;
+const SUBJECT_CHARS: usize = 128;
+
+/// How a message ended, or what it waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Scheduled,
+    Deferred,
+    Completed,
+    DeadLettered,
+    /// Its time was over, and nobody wanted it among the dead letters.
+    Expired,
+    /// It was scheduled, and will not come.
+    Cancelled,
+    /// Sent back from the dead letters: a new message.
+    Resubmitted,
+    /// Taken out of the dead letters for good.
+    Removed,
+}
+
+impl End {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Deferred => "deferred",
+            Self::Completed => "completed",
+            Self::DeadLettered => "dead-lettered",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+            Self::Resubmitted => "resubmitted",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+/// What is known of a message.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Fate {
+    pub message_id: String,
+    /// The queue or subscription.
+    pub path: String,
+    /// The number it was first given there.
+    pub sequence_number: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// `waiting`, `locked`, `scheduled`, `deferred`, `completed`, `dead-lettered`, `expired`, `cancelled`, `resubmitted`
+    /// (from the dead letters) or `removed` (from them, for good).
+    pub state: String,
+    pub deliveries: u32,
+    pub sent_at: String,
+    /// When it came to its state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Why it was dead-lettered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Where a message's row is: when it was sent, to where, and which one it was there.
+#[must_use]
+pub fn place(path: &str, message: &Stored) -> String {
+    let path = message.dead.as_ref().map_or(path, |dead| dead.source.as_str());
+    let number = message.enqueued_sequence.unwrap_or(message.sequence);
+    let sent = message.accepted_at.unwrap_or(message.enqueued_at);
+    format!("{}#{path}#{number}", time::iso_micros(sent))
+}
+
+/// Under which a message is found: it may have come without a correlation id.
+fn correlation(message: &Stored) -> &str {
+    message.message.correlation_id.as_deref().filter(|id| !id.is_empty()).unwrap_or(&message.message.id)
+}
+
+impl Line {
+    /// The row of a message that was completed.
+    pub(super) fn completed_row(&self, held: &Held) -> Option<Write> {
+        let end = if self.is_of_dead_letters() { End::Removed } else { End::Completed };
+        // Only one that waited for something has a row already.
+        let fresh = end == End::Completed
+            && held.message.accepted_at.is_none()
+            && matches!(held.place, Place::Lane(..))
+            && held.message.attempts.is_empty();
+        let row = self.row(&held.message, end, held.deliveries);
+        if fresh { row.map(|write| write.when(Condition::Fresh)) } else { row }
+    }
+
+    /// The row of a message that came to this; none if the entity keeps none.
+    pub(super) fn row(&self, message: &Stored, end: End, deliveries: u32) -> Option<Write> {
+        let (key, id) = (correlation(message), &message.message.id);
+        let good = |id: &str| !id.is_empty() && id.len() <= ID_BYTES;
+        if !self.settings().history || !good(key) || !good(id) {
+            return None;
+        }
+        let now = self.shared.clock.now();
+        // Of one that is scheduled for long after, from then on.
+        let kept_from = now.max(message.enqueued_at).as_second();
+        let deliveries = message.dead.as_ref().map_or(deliveries, |dead| dead.deliveries);
+        let subject =
+            message.message.subject.as_deref().map(|text| text.chars().take(SUBJECT_CHARS).collect::<String>());
+        let item = Item::new()
+            .with("correlation_id", key)
+            .with("at", place(&self.path, message))
+            .with("id", id)
+            .with("state", end.as_str())
+            .with("n", deliveries)
+            .with("since", now.as_microsecond())
+            .with_some("subject", subject)
+            .with_some("reason", message.dead.as_ref().map(|dead| &dead.reason))
+            .with("ttl", kept_from.saturating_add(self.shared.history_seconds()));
+        Some(Write::put(table(), item))
+    }
+}
+
+impl Fate {
+    pub fn from_item(item: &Item) -> Result<Self, Error> {
+        let corrupt = || Error::Corrupt("a row of the bus's history cannot be read".to_owned());
+        let mut parts = item.str("at").ok_or_else(corrupt)?.split('#');
+        let (Some(sent_at), Some(path), Some(number)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(corrupt());
+        };
+        let text = |name: &str| item.str(name).map(ToOwned::to_owned);
+        let since = item.int("since").and_then(|micros| Timestamp::from_microsecond(micros).ok());
+        Ok(Self {
+            message_id: text("id").ok_or_else(corrupt)?,
+            path: path.to_owned(),
+            sequence_number: number.parse().map_err(|_| corrupt())?,
+            subject: text("subject"),
+            state: text("state").ok_or_else(corrupt)?,
+            deliveries: item.int("n").and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            sent_at: sent_at.to_owned(),
+            since: since.map(time::iso_micros),
+            reason: text("reason"),
+        })
+    }
+
+    fn of_live(path: &str, message: &Stored, deliveries: u32, locked: bool) -> Self {
+        Self {
+            message_id: message.message.id.clone(),
+            path: path.to_owned(),
+            sequence_number: message.enqueued_sequence.unwrap_or(message.sequence),
+            subject: message.message.subject.clone(),
+            state: if locked { "locked" } else { "waiting" }.to_owned(),
+            deliveries,
+            sent_at: time::iso_micros(message.accepted_at.unwrap_or(message.enqueued_at)),
+            since: None,
+            reason: None,
+        }
+    }
+}
+
+impl super::Bus {
+    /// Messages of a correlation id that wait or are locked, by the place of their rows: those in memory, which are the
+    /// next ones of every queue.
+    #[must_use]
+    pub fn live(&self, wanted: &str) -> Vec<(String, Fate)> {
+        let mut found = Vec::new();
+        for line in self.lines().iter().filter(|line| !line.is_of_dead_letters()) {
+            let mut add = |message: &Arc<Stored>, deliveries: u32, locked: bool| {
+                if correlation(message) == wanted {
+                    found.push((place(&line.path, message), Fate::of_live(&line.path, message, deliveries, locked)));
+                }
+            };
+            let state = line.state();
+            for (_, message) in state.front.ready().chain(state.main.ready()) {
+                add(message, message.deliveries, false);
+            }
+            state.all_held().for_each(|held| add(&held.message, held.deliveries, true));
+        }
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found
+    }
+
+    /// What became of the messages of an id in a queue or subscription, the latest first.
+    pub async fn fates(&self, path: &str, message_id: &str, limit: usize) -> Result<Vec<Fate>, Error> {
+        let mut fates = Vec::new();
+        let mut query = Query::new(message_id).index("message-index").descending().limit(100);
+        loop {
+            let page = self.shared.store.query(table(), &query).await?;
+            for item in &page.items {
+                let fate = Fate::from_item(item)?;
+                if fate.path == path {
+                    fates.push(fate);
+                }
+                if fates.len() >= limit {
+                    return Ok(fates);
+                }
+            }
+            if page.next.is_none() {
+                return Ok(fates);
+            }
+            query = query.after(page.next);
+        }
+    }
+
+    /// The correlation id of the latest message of this id that ended.
+    pub async fn correlation_of(&self, message_id: &str) -> Result<Option<String>, Error> {
+        if message_id.is_empty() || message_id.len() > ID_BYTES {
+            return Ok(None);
+        }
+        let query = Query::new(message_id).index("message-index").descending().limit(1);
+        let page = self.shared.store.query(table(), &query).await?;
+        Ok(page.items.first().and_then(|item| item.str("correlation_id")).map(ToOwned::to_owned))
+    }
+
+    /// Whether a message has a row.
+    pub async fn has_row(&self, correlation_id: &str, place: &str) -> Result<bool, Error> {
+        Ok(self.shared.store.get(table(), &Key::with_sort(correlation_id, place)).await?.is_some())
+    }
+}

@@ -1,0 +1,190 @@
+//! The bus's dead letters in the one place for all of them (SX-08): each has a small entry there, made and removed in the
+//! transactions that bring and take the letter itself.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidings_core::time::iso_millis;
+use tidings_store::{Error, Item, Key, Write};
+
+use super::layout::{self, LaneId, Place};
+use super::line::Line;
+use super::message::Stored;
+use super::path::Path;
+use super::{Bus, BusError, check_size};
+use crate::messages::dead::{self, OnBus};
+
+/// What the entries say instead of a channel.
+pub const CHANNEL: &str = "bus";
+
+/// What is done with a letter.
+#[derive(Debug, Clone)]
+pub enum Deed {
+    /// Back to where it came from, with this body if it is to have another.
+    SendBack(Option<Bytes>),
+    Remove,
+}
+
+/// Why nothing was done.
+#[derive(Debug, thiserror::Error)]
+pub enum LetterError {
+    #[error("there is no dead letter of this id any more")]
+    Gone,
+    #[error("somebody has received this dead letter; it can be dealt with when they give it back")]
+    Locked,
+    #[error(transparent)]
+    Bus(#[from] BusError),
+}
+
+impl From<Error> for LetterError {
+    fn from(error: Error) -> Self {
+        match error {
+            // It was there a moment ago.
+            Error::Conflict { .. } => Self::Gone,
+            error => Self::Bus(error.into()),
+        }
+    }
+}
+
+/// What was done to several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Done {
+    pub done: u64,
+    pub locked: u64,
+}
+
+#[must_use]
+pub fn id(generation: &str, number: u64) -> String {
+    // As wide as in the layout: letters of one moment stay in order.
+    format!("bus-{generation}-{}", layout::digits(number))
+}
+
+impl Line {
+    /// The entry of a letter that comes to this line of dead letters.
+    pub(super) fn entry(&self, letter: &Stored) -> Option<Write> {
+        let dead = letter.dead.as_ref()?;
+        let message = &letter.message;
+        let correlation = message.correlation_id.as_deref().unwrap_or(&message.id);
+        let item = Item::new()
+            .with("id", id(self.layout.generation(), letter.sequence))
+            .with("source", dead::SOURCE)
+            .with("time", iso_millis(dead.at))
+            .with("reason", &dead.reason)
+            .with("channel", CHANNEL)
+            .with("message_type", letter.kind().unwrap_or_default())
+            .with("correlation_id", correlation)
+            .with("path", &dead.source)
+            .with("generation", self.layout.generation())
+            .with("number", i64::try_from(letter.sequence).unwrap_or(i64::MAX));
+        Some(Write::put(dead::table(), item))
+    }
+
+    /// The write that takes the entry away.
+    pub(super) fn no_entry(&self, letter: &Stored) -> Option<Write> {
+        letter.dead.as_ref()?;
+        Some(Write::delete(dead::table(), Key::new(id(self.layout.generation(), letter.sequence))))
+    }
+}
+
+impl Bus {
+    /// The line that an entry is about, if that is still the same.
+    fn dead_line(&self, at: &OnBus) -> Option<Arc<Line>> {
+        let line = self.line(&Path::parse(&at.path)?.dead_letters()).ok()?;
+        (line.layout.generation() == at.generation).then_some(line)
+    }
+
+    /// The letter that an entry is about; none if it was purged, or is being moved.
+    pub async fn letter(&self, at: &OnBus) -> Result<Option<Stored>, Error> {
+        let Some(line) = self.dead_line(at) else { return Ok(None) };
+        for place in [Place::Lane(LaneId::Main, at.number), Place::Deferred(at.number)] {
+            if let Some(item) = self.shared.store.get(layout::table(), &line.layout.key(place)).await? {
+                return Stored::from_item(&item).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Does something to one letter; `commit` carries out the writes, with others of its own. Gives the number that a
+    /// message which was sent back has now.
+    pub async fn deal_with<F>(
+        &self,
+        at: &OnBus,
+        deed: &Deed,
+        commit: impl FnOnce(Vec<Write>) -> F,
+    ) -> Result<Option<u64>, LetterError>
+    where
+        F: Future<Output = Result<(), Error>>,
+    {
+        let dead = self.dead_line(at).ok_or(LetterError::Gone)?;
+        let to = self.destination(at, deed)?;
+        // Nobody reads meanwhile: what we move cannot come into the window behind our back.
+        let _turn = dead.loading.lock().await;
+        let (letter, claim) = self.claim(&dead, at.number).await?;
+        let outcome = match dead.prepare_back(to.as_ref(), at.number, &letter, deed).await {
+            Ok(prepared) => {
+                let number = prepared.sent.first().map(|sent| sent.sequence);
+                let outcome = commit(prepared.writes()).await;
+                prepared.resolve(&outcome);
+                outcome.map(|()| number)
+            }
+            Err(error) => Err(error),
+        };
+        let mut state = dead.state();
+        match (&outcome, claim) {
+            (Ok(_), _) => state.main.gone(at.number),
+            (Err(_), Some(stored)) => state.main.put_back(at.number, stored),
+            (Err(_), None) => {}
+        }
+        Ok(outcome?)
+    }
+
+    /// Does the same to several letters of one line, with little more effort than to one. Those that are not there any
+    /// more do not count.
+    pub async fn deal_with_all(&self, of: &OnBus, numbers: &[u64], deed: &Deed) -> Result<Done, LetterError> {
+        let mut done = Done::default();
+        let Some(dead) = self.dead_line(of) else { return Ok(done) };
+        let to = self.destination(of, deed)?;
+        let _turn = dead.loading.lock().await;
+        let mut chosen = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            match self.claim(&dead, *number).await {
+                Ok((letter, claim)) => chosen.push((*number, letter, claim)),
+                Err(LetterError::Locked) => done.locked += 1,
+                Err(LetterError::Gone) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        done.done = dead.move_back(to.as_ref(), chosen, deed).await?;
+        Ok(done)
+    }
+
+    fn destination(&self, at: &OnBus, deed: &Deed) -> Result<Option<Arc<Line>>, LetterError> {
+        let Deed::SendBack(body) = deed else { return Ok(None) };
+        if let Some(body) = body {
+            check_size(&super::Message { body: body.clone(), ..super::Message::default() })?;
+        }
+        let path = Path::parse(&at.path).ok_or(LetterError::Gone)?;
+        Ok(Some(self.line(&path)?))
+    }
+
+    /// Takes a letter out of the window, if it is in it, so that nobody else gets it.
+    async fn claim(&self, dead: &Line, number: u64) -> Result<(Stored, Option<Arc<Stored>>), LetterError> {
+        let claim = dead.claim(number).ok_or(LetterError::Locked)?;
+        let key = dead.layout.key(Place::Lane(LaneId::Main, number));
+        match self.shared.store.get(layout::table(), &key).await {
+            Ok(Some(item)) => Ok((Stored::from_item(&item)?, claim)),
+            // Received and put aside, or on its way back: somebody's, as long as it has an entry.
+            Ok(None) => {
+                dead.state().main.gone(number);
+                Err(LetterError::Locked)
+            }
+            Err(error) => {
+                if let Some(stored) = claim {
+                    dead.state().main.put_back(number, stored);
+                }
+                Err(error.into())
+            }
+        }
+    }
+}
