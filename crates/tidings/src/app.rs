@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use tidings_core::ids::IdSource;
 use tidings_core::time::Clock;
-use tidings_store::embedded::Embedded;
+use tidings_store::embedded::{Archive, Embedded};
 use tidings_store::{Store, Table};
 use tokio::net::TcpListener;
 
 use crate::alerts::follow::AlertFollower;
 use crate::alerts::{self, Alerts};
+use crate::archive;
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
 use crate::bus::{self, Bus};
@@ -362,10 +363,12 @@ impl Services {
         messages::dead::start(self);
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
+            let archive = Arc::new(archive::Files::of(&self.config, &self.clock));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {
-                let (embedded, metrics) = (Arc::clone(&embedded), Arc::clone(&metrics));
+                let (embedded, metrics, archive) = (Arc::clone(&embedded), Arc::clone(&metrics), Arc::clone(&archive));
                 async move {
-                    let swept = embedded.sweep(SWEEP_MOST).await.map_err(|e| e.to_string())?;
+                    let archive = archive.as_ref().as_ref().map(|files| files as &dyn Archive);
+                    let swept = embedded.sweep_into(archive, SWEEP_MOST).await.map_err(|e| e.to_string())?;
                     metrics.expired.inc_by(swept as u64);
                     Ok(())
                 }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::backlog;
 use super::error::Error;
 use super::runner::Plan;
 use super::scenario;
+use super::{backlog, dead};
 
 const CONNECTIONS_DEFAULT: &[u32] = &[64];
 const SCENARIOS_DEFAULT: &[&str] = &["limit", "health", "ingest", "ingest-batch"];
@@ -18,6 +18,12 @@ const SLICE_MIN: f64 = 0.1;
 const SECONDS_MAX: f64 = 3600.0;
 /// The name that stands for the whole report.
 const REPORT: &str = "report";
+
+/// What starts its own servers, takes its own turns, and stands alone.
+const ALONE: [(&str, &str); 2] = [
+    (backlog::NAME, "events taken in beside --backlog messages for a dead destination"),
+    (dead::NAME, "a healthy webhook beside a hundred dead ones, and without them"),
+];
 
 /// Measure this machine: how much the server takes, how quickly it answers.
 #[derive(Debug, Clone, clap::Args)]
@@ -75,12 +81,14 @@ fn help() -> String {
     for scenario in scenario::ALL {
         text += &format!("  {:<14} {}\n", scenario.name, scenario.about);
     }
-    text +=
-        &format!("  {:<14} {}\n", backlog::NAME, "events taken in beside --backlog messages for a dead destination");
+    for (name, about) in ALONE {
+        text += &format!("  {name:<14} {about}\n");
+    }
     text + "\nExamples:\n  \
         tidings bench ingest ingest-batch --connections 16,64,256 --seconds 10\n  \
         tidings bench ingest --preload 1000000 --json\n  \
         tidings bench messages messages-paced ingest\n  \
+        tidings bench messages-dead --seconds 30\n  \
         tidings bench report"
 }
 
@@ -125,16 +133,14 @@ impl Args {
         names
     }
 
-    /// Whether the check with a backlog is asked for, which starts its own server and takes its own turns.
-    pub fn is_backlog(&self) -> Result<bool, Error> {
-        if !self.scenarios.iter().any(|name| name == backlog::NAME) {
-            return Ok(false);
-        }
+    /// The scenario that stands alone, if one is asked for.
+    pub fn alone(&self) -> Result<Option<&'static str>, Error> {
+        let asked = ALONE.iter().find(|(name, _)| self.scenarios.iter().any(|scenario| scenario == name));
+        let Some((name, _)) = asked else { return Ok(None) };
         if self.scenarios.len() > 1 || self.url.is_some() || !self.connections.is_empty() {
-            let name = backlog::NAME;
             return Err(Error::Usage(format!("`{name}` takes no other scenario, --url or --connections")));
         }
-        Ok(true)
+        Ok(Some(name))
     }
 
     /// Whether the whole report is asked for, which decides itself what it measures.
@@ -191,10 +197,13 @@ mod tests {
     }
 
     #[test]
-    fn the_backlog_stands_alone() {
-        assert!(parse("messages-backlog --backlog 1000").unwrap().is_backlog().unwrap());
-        assert!(!parse("messages").unwrap().is_backlog().unwrap());
-        assert!(parse("messages-backlog ingest").unwrap().is_backlog().is_err());
+    fn some_stand_alone() {
+        assert_eq!(parse("messages-backlog --backlog 1000").unwrap().alone().unwrap(), Some(backlog::NAME));
+        assert_eq!(parse("messages-dead --seconds 20").unwrap().alone().unwrap(), Some(dead::NAME));
+        assert!(parse("messages").unwrap().alone().unwrap().is_none());
+        for line in ["messages-backlog ingest", "messages-dead ingest", "messages-dead --connections 4"] {
+            assert!(parse(line).unwrap().alone().is_err(), "{line}");
+        }
         assert!(parse("messages-backlog --backlog 0").is_err());
     }
 

@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 mod args;
 mod backlog;
 pub mod client;
+mod dead;
 mod error;
 #[cfg(test)]
 mod fake;
@@ -68,8 +69,10 @@ async fn measure(args: &Args) -> Result<(), Error> {
     if is_report {
         return report::run(args, plan, &options).await;
     }
-    if args.is_backlog()? {
-        return backlog::run(args, plan, &options).await;
+    match args.alone()? {
+        Some(backlog::NAME) => return backlog::run(args, plan, &options).await,
+        Some(_) => return dead::run(args, plan).await,
+        None => {}
     }
     let scenarios = chosen(args)?;
     let variants = args.variants()?;

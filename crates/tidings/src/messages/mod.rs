@@ -88,6 +88,8 @@ pub struct Origin<'a> {
     /// `user:<name>` or `scheduler`.
     pub created_by: &'a str,
     pub correlation_id: &'a str,
+    /// Beside the correlation id.
+    pub trace_id: Option<&'a str>,
 }
 
 impl Messages {
@@ -163,7 +165,7 @@ impl Messages {
             deliver_at: request.deliver_at,
             keep_seconds: self.keep_seconds,
         };
-        let message = Message::new(new, now);
+        let message = Message { trace_id: origin.trace_id.map(ToOwned::to_owned), ..Message::new(new, now) };
         // Too large, too deep, a number out of range: whatever an item cannot hold.
         match message.to_item().and_then(|item| self.table.check_item(&item)) {
             Ok(()) => Ok(message),
@@ -241,7 +243,23 @@ impl Messages {
         now: Timestamp,
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
-        stored.transition(&self.table, self.policy_of(&stored.message), input, now, &self.followers, change)
+        self.transition_of(stored.clone(), input, now, change)
+    }
+
+    /// The same for one that nobody needs as it was.
+    ///
+    /// # Errors
+    ///
+    /// If its state does not allow that.
+    pub fn transition_of(
+        &self,
+        stored: Stored,
+        input: Input,
+        now: Timestamp,
+        change: impl FnOnce(&mut Message),
+    ) -> Result<Transition, Refused> {
+        let policy = self.policy_of(&stored.message);
+        stored.transition(&self.table, policy, input, now, &self.followers, change)
     }
 
     /// The message that takes a dead letter's place, with what is to be changed.
@@ -301,6 +319,10 @@ impl Messages {
             deliver_at: None,
             keep_seconds: self.keep_seconds,
         };
-        Message { retry_of: Some(failed.message_id.clone()), ..Message::new(new, now) }
+        Message {
+            retry_of: Some(failed.message_id.clone()),
+            trace_id: failed.trace_id.clone(),
+            ..Message::new(new, now)
+        }
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::record::{CHANNELS, Message};
 
 /// Messages that are handed over directly; more are found in the store.
-const HANDED: usize = 256;
+const HANDED: usize = 512;
 /// Bytes of a message that is handed over directly, about.
 const SMALL: usize = 8 * 1024;
 

@@ -26,7 +26,7 @@ pub fn compose(
         stage: None,
         deliver_at: None,
     };
-    let origin = Origin { created_by: "scheduler", correlation_id: &message_id.to_string() };
+    let origin = Origin { created_by: "scheduler", correlation_id: &message_id.to_string(), trace_id: None };
     messages.compose(request, origin, message_id, now)
 }
 

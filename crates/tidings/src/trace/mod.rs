@@ -19,7 +19,7 @@ use crate::messages::{self, Message};
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Step {
     pub time: String,
-    /// `event`, `rule`, `notification`, `message` or `audit`.
+    /// `event`, `rule`, `notification`, `bus`, `message` or `audit`.
     pub kind: &'static str,
     pub id: String,
     #[schemars(with = "serde_json::Value")]
@@ -88,6 +88,7 @@ fn sources(stage: &str) -> Vec<Source> {
         Source { kind: "event", table: events.clone(), step: event_step },
         Source { kind: "rule", table: events.clone(), step: rule_step },
         Source { kind: "notification", table: events.clone(), step: notification_step },
+        Source { kind: "bus", table: events.clone(), step: bus_step },
         Source { kind: "message", table: messages::record::table(stage), step: message_step },
         Source { kind: "audit", table: audit::table().clone(), step: audit_step },
     ]
@@ -118,6 +119,19 @@ fn notification_step(item: Item) -> Told {
     let outcome = event.outcome();
     let details = json!({ "notifications": outcome.notifications, "total": outcome.totals.notifications });
     Ok(followed(&event, "notification", outcome.totals.notifications, &details))
+}
+
+/// The lines of the bus that an event went to by itself, if any: what rules send there are messages.
+fn bus_step(item: Item) -> Told {
+    let event = StoredEvent::from_item(item)?;
+    let went: Vec<Value> = event
+        .outcome()
+        .queue
+        .iter()
+        .filter(|sent| sent.channel.starts_with("bus:"))
+        .map(|sent| json!({ "entity": sent.entity, "sequence_number": sent.sequence_number, "message_id": sent.message_id }))
+        .collect();
+    Ok(followed(&event, "bus", went.len() as u64, &json!({ "messages": went })))
 }
 
 fn followed(event: &StoredEvent, kind: &'static str, count: u64, details: &Value) -> (String, Option<Step>) {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tidings_core::envelope::FieldError;
 
 use super::door::{Form, Page, Visitor, see_other};
+use super::forms::{Saved, again, saved};
 use super::layout;
 use super::parts::{self, badge, confirm, encode, event_link, form_token, number, rule_link};
 use crate::app::Services;
@@ -186,8 +187,7 @@ async fn make(
             Err(wrong) => wrong,
         },
     };
-    let content = editor(&visitor, "/ui/rules/new", &draft, true, &wrong);
-    Ok((axum::http::StatusCode::BAD_REQUEST, layout::page(&visitor, "/ui/rules", "New rule", content)).into_response())
+    Ok(again(&visitor, "/ui/rules", "New rule", editor(&visitor, "/ui/rules/new", &draft, true, &wrong)))
 }
 
 /// Stores a draft, or says what is wrong with it.
@@ -196,15 +196,10 @@ async fn save(
     visitor: &Visitor,
     correlation: &CorrelationId,
     draft: &Draft,
-) -> Result<Result<(), Vec<FieldError>>, Problem> {
-    let fields = match draft.fields() {
-        Ok(fields) => fields,
-        Err(wrong) => return Ok(Err(wrong)),
-    };
-    match write(services, visitor.caller(), correlation, &draft.name, &fields).await {
-        Ok(_) => Ok(Ok(())),
-        Err(problem) if !problem.errors.is_empty() => Ok(Err(problem.errors)),
-        Err(problem) => Err(problem),
+) -> Result<Saved<()>, Problem> {
+    match draft.fields() {
+        Ok(fields) => saved(write(services, visitor.caller(), correlation, &draft.name, &fields).await.map(drop)),
+        Err(wrong) => Ok(Err(wrong)),
     }
 }
 
@@ -220,11 +215,7 @@ async fn edit(
     let action = format!("/ui/rules/{}/edit", encode(&name));
     match save(&services, &visitor, &correlation, &draft).await? {
         Ok(()) => Ok(see_other(&format!("/ui/rules/{}?done=saved", encode(&name)))),
-        Err(wrong) => {
-            let content = editor(&visitor, &action, &draft, false, &wrong);
-            let page = layout::page(&visitor, "/ui/rules", &name, content);
-            Ok((axum::http::StatusCode::BAD_REQUEST, page).into_response())
-        }
+        Err(wrong) => Ok(again(&visitor, "/ui/rules", &name, editor(&visitor, &action, &draft, false, &wrong))),
     }
 }
 
@@ -300,10 +291,7 @@ fn editor(visitor: &Visitor, action: &str, draft: &Draft, is_new: bool, wrong: &
     html! {
         form.editor method="post" action=(action) {
             (form_token(visitor))
-            @if !wrong.is_empty() {
-                div.problem role="alert" { p { "Not saved:" }
-                    ul { @for error in wrong { li { code { (error.field) } " " (error.message) } } } }
-            }
+            (parts::wrong("Not saved:", wrong))
             @if is_new {
                 label { span { "Name" } input name="name" value=(draft.name) required maxlength="128" autocomplete="off"; }
             }

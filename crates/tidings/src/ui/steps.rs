@@ -18,6 +18,8 @@ pub struct Shown {
     pub state: Option<&'static str>,
     pub headline: Markup,
     pub body: Markup,
+    /// How many things it stands for: rules, entries.
+    pub count: u64,
     /// Tries within it: from, to, and whether it went well.
     pub tries: Vec<(Timestamp, Timestamp, bool)>,
 }
@@ -42,8 +44,10 @@ pub fn shown(step: &Step, now: Timestamp) -> Shown {
         state: None,
         headline,
         body,
+        count: 1,
         tries: Vec::new(),
     };
+    let several = |shown: Shown, count: u64| Shown { count, ..shown };
     match step.kind {
         "event" => {
             let source = text(&details, "source");
@@ -53,8 +57,12 @@ pub fn shown(step: &Step, now: Timestamp) -> Shown {
             };
             plain("Event", headline, event_body(&step.id, &details))
         }
-        "rule" => plain("Rules", rules_headline(&details), html! {}),
-        "notification" => plain("Inbox", inbox_headline(&details), html! {}),
+        "rule" => several(plain("Rules", rules_headline(&details), html! {}), list(&details, "rules").len() as u64),
+        "notification" => several(plain("Inbox", inbox_headline(&details), html! {}), total(&details)),
+        "bus" => {
+            let count = list(&details, "messages").len() as u64;
+            several(plain("Bus", bus_headline(&details), html! {}), count)
+        }
         "message" => message(step, &details, at, now),
         "audit" => {
             let headline = html! {
@@ -88,7 +96,7 @@ fn capital(kind: &str) -> String {
 fn event_body(id: &str, details: &Value) -> Markup {
     html! {
         p.meta { (event_link(id)) @let subject = text(details, "subject");
-            @if !subject.is_empty() { span.faint { " about " (subject) } } }
+            @if !subject.is_empty() { span.faint { (about(subject)) } } }
         @if let Some(data) = details.get("data").filter(|data| data.as_object().is_some_and(|fields| !fields.is_empty())) {
             @match parts::pairs(data) {
                 Some(pairs) => { p.meta { (pairs) } }
@@ -110,13 +118,42 @@ fn rules_headline(details: &Value) -> Markup {
 }
 
 fn inbox_headline(details: &Value) -> Markup {
-    let total = details.get("total").and_then(Value::as_u64).unwrap_or(0);
+    let total = total(details);
     let entries = list(details, "notifications");
     html! {
         span.tags {
-            @for entry in entries.iter().take(20) { span.tag { (text(entry, "user")) } }
+            @for entry in entries.iter().take(20) {
+                @let inbox = parts::address("/ui/inbox", &[("user", text(entry, "user")), ("status", "all")]);
+                span.tag { a href=(inbox) { (text(entry, "user")) } }
+            }
             @if total > entries.len().min(20) as u64 { span.faint { "of " (total) } }
         }
+    }
+}
+
+fn total(details: &Value) -> u64 {
+    details.get("total").and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn bus_headline(details: &Value) -> Markup {
+    html! {
+        span.tags {
+            @for message in list(details, "messages") {
+                @let line = parts::address("/ui/bus/peek", &[("path", text(message, "entity"))]);
+                span.tag { a href=(line) { (text(message, "entity")) }
+                    @if let Some(number) = message.get("sequence_number").and_then(Value::as_u64) { span.faint { " no. " (number) } } }
+            }
+        }
+    }
+}
+
+/// What an event is about: a link where there is a page for it.
+fn about(subject: &str) -> Markup {
+    match subject.split_once('/') {
+        Some(("ticket", id)) => {
+            html! { " about " a href=(format!("/ui/tickets/{}", parts::encode(id))) { "ticket " (parts::short(id, 8)) } }
+        }
+        _ => html! { " about " (subject) },
     }
 }
 
@@ -151,6 +188,7 @@ fn message(step: &Step, details: &Value, at: Timestamp, now: Timestamp) -> Shown
                 p.meta { "Next attempt " (time_text(next)) }
             }
         },
+        count: 1,
         tries: tries.collect(),
     }
 }

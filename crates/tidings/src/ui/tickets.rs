@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tidings_core::envelope::FieldError;
 
 use super::door::{Form, Page, Visitor, see_other};
+use super::forms::again;
 use super::layout;
 use super::parts::{self, Field, act, badge, encode, facts, form_token, short, time};
 use crate::app::Services;
@@ -156,10 +157,7 @@ fn editor(visitor: &Visitor, caller: &str, issue: &str, wrong: &[FieldError]) ->
     html! {
         form.editor method="post" action="/ui/tickets/new" {
             (form_token(visitor))
-            @if !wrong.is_empty() {
-                div.problem role="alert" { p { "Not opened:" }
-                    ul { @for error in wrong { li { code { (error.field) } " " (error.message) } } } }
-            }
+            (parts::wrong("Not opened:", wrong))
             label { span { "Caller " span.faint { "a session's id; a phone number is stored only as a hash" } }
                 input name="caller_id" value=(caller) required autocomplete="off"; }
             label { span { "What is wrong" } textarea name="issue_description" rows="6" required maxlength="10000" { (issue) } }
@@ -184,10 +182,7 @@ async fn make(
             let ticket = services.tickets.create(new, origin, (services.ids.uuid(now), services.ids.uuid(now))).await?;
             Ok(see_other(&format!("/ui/tickets/{}", encode(&ticket.ticket_id))))
         }
-        Err(wrong) => {
-            let page = layout::page(&visitor, "/ui/tickets", "New ticket", editor(&visitor, caller, &issue, &wrong));
-            Ok((axum::http::StatusCode::BAD_REQUEST, page).into_response())
-        }
+        Err(wrong) => Ok(again(&visitor, "/ui/tickets", "New ticket", editor(&visitor, caller, &issue, &wrong))),
     }
 }
 

@@ -165,3 +165,22 @@ async fn a_user_sees_only_their_own_inbox() {
     assert!(ana.get("/ui/inbox").await.expect(200).text().contains("Nothing unread"));
     assert_eq!(server.client().get("/notifications/count?user=ben").await.expect(200).json()["unread"], 1);
 }
+
+// A mistyped address is told so on a page, to whoever is signed in and to whoever is not; the API keeps its own answer.
+#[tokio::test]
+async fn an_unknown_address_is_a_friendly_page() {
+    let server = TestServer::start().await;
+    for visitor in [Visitor::admin(&server).await, Visitor::stranger(&server)] {
+        for path in ["/ui/nothing", "/ui/rules/", "/ui/bus/a/b/c", "/ui/login/x"] {
+            let page = visitor.get(path).await.expect(404);
+            assert_eq!(page.header("content-type"), "text/html; charset=utf-8", "{path}");
+            let text = page.text();
+            assert!(
+                text.contains("there is no page at this address") && text.contains("href=\"/ui/\""),
+                "{path}: {text}"
+            );
+            assert!(page.header("content-security-policy").contains("default-src 'none'"));
+        }
+        visitor.get("/nothing").await.problem(404);
+    }
+}

@@ -13,8 +13,9 @@ use tidings_core::message::Attempt;
 use tidings_store::Error;
 use uuid::Uuid;
 
+use super::MessageView;
+use super::create::{created, created_by, request_ids};
 use super::view::shown;
-use super::{MessageView, created, created_by, request_ids};
 use crate::app::Services;
 use crate::audit::Action;
 use crate::events::http::name_param;
