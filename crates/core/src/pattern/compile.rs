@@ -49,23 +49,39 @@ pub(super) struct Budget {
 
 type Choices = Vec<Vec<u16>>;
 
+/// As many mistakes as are worth naming at once.
+const MAX_ERRORS: usize = 20;
+
 struct Compiler {
     fields: Vec<Field>,
     path: Vec<Box<str>>,
     budget: Budget,
+    /// What is wrong with the members read so far.
+    errors: Vec<PatternError>,
 }
 
-pub(super) fn compile(text: &str) -> Result<Compiled, PatternError> {
+/// Compiles a pattern, or names everything that is wrong with it, in the order it stands there.
+pub(super) fn compile(text: &str) -> Result<Compiled, Vec<PatternError>> {
     let top = Place { before: None, step: Step::Top };
     if text.len() > MAX_PATTERN_BYTES {
-        return Err(top.error(format!("the pattern is longer than {MAX_PATTERN_BYTES} bytes")));
+        return Err(vec![top.error(format!("the pattern is longer than {MAX_PATTERN_BYTES} bytes"))]);
     }
-    let json: Json = serde_json::from_str(text).map_err(|error| top.error(format!("malformed JSON: {error}")))?;
+    let json: Json = serde_json::from_str(text).map_err(|error| vec![top.error(format!("malformed JSON: {error}"))])?;
     let Json::Object(members) = &json else {
-        return Err(top.error(format!("a pattern must be an object, not {}", json.kind())));
+        return Err(vec![top.error(format!("a pattern must be an object, not {}", json.kind()))]);
     };
-    let mut compiler = Compiler { fields: Vec::new(), path: Vec::new(), budget: Budget::default() };
-    let mut choices = compiler.object(members, top, 1, false)?;
+    let mut compiler =
+        Compiler { fields: Vec::new(), path: Vec::new(), budget: Budget::default(), errors: Vec::new() };
+    let mut choices = match compiler.object(members, top, 1, false) {
+        Ok(choices) => choices,
+        Err(error) => {
+            compiler.errors.push(error);
+            Choices::new()
+        }
+    };
+    if !compiler.errors.is_empty() {
+        return Err(compiler.errors);
+    }
     // Cheap fields first: a candidate that fails should fail early.
     if choices.len() == 1 {
         compiler.fields.sort_by_key(weight);
@@ -109,16 +125,33 @@ impl Compiler {
         let mut combinations = vec![Vec::new()];
         for (key, value) in members {
             let place = place.key(key);
+            let level = self.path.len();
             let choices = if key == "$or" {
-                self.or(value, place, depth)?
+                self.or(value, place, depth)
             } else if in_or && OPERATORS.contains(&key.as_str()) {
-                return Err(place.error(format!("`{key}` is an operator and no field name inside `$or`")));
+                Err(place.error(format!("`{key}` is an operator and no field name inside `$or`")))
             } else {
-                self.member(key, value, place, depth, in_or)?
+                self.member(key, value, place, depth, in_or)
             };
-            combinations = product(combinations, &choices, place)?;
+            match choices {
+                Ok(choices) => combinations = product(combinations, &choices, place)?,
+                // The others are read all the same: whoever mends a pattern wants to know all that is wrong with it.
+                Err(error) => {
+                    self.path.truncate(level);
+                    self.note(error)?;
+                }
+            }
         }
         Ok(combinations)
+    }
+
+    /// Keeps what is wrong with one member, until there is too much of it.
+    fn note(&mut self, error: PatternError) -> Result<(), PatternError> {
+        if self.errors.len() + 1 >= MAX_ERRORS {
+            return Err(error);
+        }
+        self.errors.push(error);
+        Ok(())
     }
 
     fn member(
@@ -135,11 +168,11 @@ impl Compiler {
             Json::Array(items) => {
                 let path = std::mem::take(&mut self.path);
                 let positions = match from_and_to(items) {
-                    Some(wanted) => self.changed(&path, wanted, place)?,
-                    None => vec![self.field(&path, items, place)?],
+                    Some(wanted) => self.changed(&path, wanted, place),
+                    None => self.field(&path, items, place).map(|position| vec![position]),
                 };
                 self.path = path;
-                vec![positions]
+                vec![positions?]
             }
             other => {
                 return Err(place.error(format!("must be an array of values or an object, not {}", other.kind())));
@@ -203,7 +236,10 @@ impl Compiler {
             let Json::Object(members) = item else {
                 return Err(place.error(format!("`$or` takes objects only, not {}", item.kind())));
             };
-            choices.append(&mut self.object(members, place, depth + 1, true)?);
+            match self.object(members, place, depth + 1, true) {
+                Ok(mut alternative) => choices.append(&mut alternative),
+                Err(error) => self.note(error)?,
+            }
             check_combinations(choices.len(), place)?;
         }
         Ok(choices)
@@ -247,6 +283,27 @@ fn from_and_to(items: &[Json]) -> Option<&[(String, Json)]> {
         [(name, Json::Object(wanted))] if name == "changed" => Some(wanted),
         _ => None,
     }
+}
+
+/// Every key that is repeated in its object, at any depth.
+pub(super) fn repeated_keys(text: &str) -> Vec<PatternError> {
+    fn look(json: &Json, place: Place<'_>, found: &mut Vec<PatternError>) {
+        match json {
+            Json::Object(members) => {
+                found.extend(refuse_repeated_keys(members, place).err());
+                members.iter().for_each(|(key, value)| look(value, place.key(key), found));
+            }
+            Json::Array(items) => items.iter().enumerate().for_each(|(i, item)| look(item, place.item(i), found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    // What cannot be read at all is somebody else's to say.
+    if let Ok(json) = serde_json::from_str::<Json>(text) {
+        look(&json, Place { before: None, step: Step::Top }, &mut found);
+    }
+    found.truncate(MAX_ERRORS);
+    found
 }
 
 /// Also used for operator objects, where a repeated operator would otherwise read as two operators.

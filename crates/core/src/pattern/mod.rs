@@ -57,6 +57,12 @@ use walk::{Record, walk};
 
 pub use ruleset::{RuleSet, Scratch};
 
+/// Keys that are repeated in their object, at any depth of a JSON text: a reader that keeps the last would hide it.
+#[must_use]
+pub fn repeated_keys(text: &str) -> Vec<PatternError> {
+    compile::repeated_keys(text)
+}
+
 /// A checked and compiled pattern. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Pattern {
@@ -82,7 +88,16 @@ pub struct EventError {
 
 impl Pattern {
     /// Reads and checks a pattern. What EventBridge refuses is refused, and what exceeds [`limits`].
+    /// Names the first mistake.
     pub fn parse(text: &str) -> Result<Pattern, PatternError> {
+        Self::parse_all(text).map_err(|errors| {
+            let nothing = || PatternError { path: "$".to_owned(), message: "is no pattern".to_owned() };
+            errors.into_iter().next().unwrap_or_else(nothing)
+        })
+    }
+
+    /// The same, but names every mistake, up to twenty of them.
+    pub fn parse_all(text: &str) -> Result<Pattern, Vec<PatternError>> {
         Ok(Pattern { compiled: Arc::new(compile::compile(text)?) })
     }
 

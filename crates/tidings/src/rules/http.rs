@@ -162,8 +162,16 @@ async fn put(
     Path(name): Path<String>,
     body: JsonText,
 ) -> Result<impl IntoResponse, Problem> {
-    let (is_new, view) = write(&services, &caller, &correlation, &name, &body.object()?).await?;
+    let fields = fields(&body)?;
+    let (is_new, view) = write(&services, &caller, &correlation, &name, &fields).await?;
     Ok(Json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, view))
+}
+
+/// The fields of a body that names none of them twice.
+fn fields(body: &JsonText) -> Result<Map<String, Value>, Problem> {
+    let fields = body.object()?;
+    read::refuse_repeated_keys(body.text()?).map_err(Problem::invalid)?;
+    Ok(fields)
 }
 
 /// Makes or replaces a rule; says whether it is new, and what it is now.
@@ -221,9 +229,9 @@ fn view(services: &Services, rule: &Rule) -> Map<String, Value> {
 }
 
 async fn test(State(services): State<Services>, body: JsonText) -> Result<impl IntoResponse, Problem> {
-    let fields = body.object()?;
+    let fields = fields(&body)?;
     let mut errors = Vec::new();
-    let pattern = read::pattern(fields.get("pattern")).map_err(|error| errors.push(error)).ok();
+    let pattern = read::pattern(fields.get("pattern")).map_err(|wrong| errors.extend(wrong)).ok();
     let subject = subject(&fields, &services).map_err(|error| errors.push(error)).ok();
     let (Some(pattern), Some(subject)) = (pattern, subject) else { return Err(Problem::invalid(errors)) };
     let answer = match subject {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use tidings_core::envelope::{FieldError, check_name};
-use tidings_core::pattern::Pattern;
+use tidings_core::pattern::{Pattern, repeated_keys};
 
 use super::limits::{
     ADDRESSES, DEDUPE_SECONDS, EXCLUDED, GROUPS, NAME_CHARS, RULE_BYTES, SECRET_CHARS, TARGETS, URL_CHARS, USER_CHARS,
@@ -74,15 +74,37 @@ pub fn check_rule_name(name: &str) -> Result<(), String> {
     if name == "test" { Err("must not be `test`".to_owned()) } else { Ok(()) }
 }
 
-/// Reads a pattern; the error names the place in it.
-pub fn pattern(value: Option<&Value>) -> Result<Pattern, FieldError> {
+/// Reads a pattern; each error names its place in it.
+pub fn pattern(value: Option<&Value>) -> Result<Pattern, Vec<FieldError>> {
     let Some(value) = value.filter(|value| !value.is_null()) else {
-        return Err(FieldError::new("pattern", "is missing; it says which events the rule is for"));
+        return Err(vec![FieldError::new("pattern", "is missing; it says which events the rule is for")]);
     };
-    Pattern::parse(&value.to_string()).map_err(|error| {
-        let place = error.path.strip_prefix('$').unwrap_or(&error.path);
-        FieldError::new(format!("pattern{place}"), error.message)
+    pattern_text(&value.to_string())
+}
+
+/// Reads the text of a pattern.
+pub fn pattern_text(text: &str) -> Result<Pattern, Vec<FieldError>> {
+    Pattern::parse_all(text).map_err(|errors| {
+        let places = errors.into_iter().map(|error| {
+            let place = error.path.strip_prefix('$').unwrap_or(&error.path);
+            FieldError::new(format!("pattern{place}"), error.message)
+        });
+        places.collect()
     })
+}
+
+/// Keys that stand twice in the text of a body: a pattern that says two things about a field says neither. In an event
+/// the last one counts, as it would if it was sent.
+pub fn refuse_repeated_keys(text: &str) -> Result<(), Vec<FieldError>> {
+    let mut repeated = Vec::new();
+    for error in repeated_keys(text) {
+        let place = error.path.strip_prefix('$').unwrap_or(&error.path);
+        let place = place.strip_prefix('.').unwrap_or(place);
+        if !place.starts_with("event.") {
+            repeated.push(FieldError::new(place, error.message));
+        }
+    }
+    if repeated.is_empty() { Ok(()) } else { Err(repeated) }
 }
 
 struct Reader<'a> {
@@ -96,7 +118,7 @@ impl Reader<'_> {
     }
 
     fn pattern(&mut self, value: Option<&Value>) -> Option<Pattern> {
-        pattern(value).map_err(|error| self.errors.push(error)).ok()
+        pattern(value).map_err(|errors| self.errors.extend(errors)).ok()
     }
 
     fn flag(&mut self, fields: &Map<String, Value>, name: &str, default: bool) -> bool {

@@ -126,9 +126,8 @@ async fn many(
     let pattern = if text.is_empty() {
         None
     } else {
-        let parsed = tidings_core::json::parse::<Value>(text).map_err(|bad| FieldError::new("pattern", bad.0));
-        if let Err(error) = parsed.and_then(|value| read::pattern(Some(&value))) {
-            let page = layout::page(&visitor, "/ui/messages", "Dead letters", for_many(&visitor, text, &[error]));
+        if let Err(errors) = read::pattern_text(text) {
+            let page = layout::page(&visitor, "/ui/messages", "Dead letters", for_many(&visitor, text, &errors));
             return Ok((axum::http::StatusCode::BAD_REQUEST, page).into_response());
         }
         Some(text.to_owned())

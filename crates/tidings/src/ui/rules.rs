@@ -350,11 +350,9 @@ async fn try_pattern(
     headers: axum::http::HeaderMap,
     form: Form,
 ) -> Result<Response, Problem> {
-    let parsed =
-        tidings_core::json::parse::<Value>(form.text("pattern")).map_err(|bad| FieldError::new("pattern", bad.0));
-    let pattern = parsed.and_then(|value| read::pattern(Some(&value)));
+    let pattern = read::pattern_text(form.text("pattern"));
     let verdict = match pattern {
-        Err(error) => html! { p.wrong { code { (error.field) } " " (error.message) } },
+        Err(errors) => html! { @for error in errors { p.wrong { code { (error.field) } " " (error.message) } } },
         Ok(pattern) => {
             let found = dry_run::over_stored(&services.events, &pattern, TRIED).await?;
             html! {

@@ -210,3 +210,27 @@ fn accepted_after_all() {
         assert!(Pattern::parse(text).is_ok(), "{text}");
     }
 }
+
+/// Whoever mends a pattern hears of all that is wrong with it at once, in the order it stands there.
+#[test]
+fn every_mistake_is_named() {
+    let places = |text: &str| -> Vec<String> {
+        Pattern::parse_all(text).unwrap_err().into_iter().map(|error| error.path).collect()
+    };
+    let text = r#"{"a":1,"b":[],"c":{"d":[{"numeric":["<"]}],"e":["fine"]},"f":{},"$or":[{"g":[]},{"h":2}]}"#;
+    assert_eq!(places(text), ["$.a", "$.b", "$.c.d[0].numeric", "$.f", "$.$or[0].g", "$.$or[1].h"]);
+    assert_eq!(places(r#"{"a":[{"prefix":1}],"b":[1"#), ["$"], "what is no JSON has one mistake");
+    let many = |count: usize| {
+        let fields: Vec<String> = (0..count).map(|n| format!(r#""f{n}":0"#)).collect();
+        places(&format!("{{{}}}", fields.join(","))).len()
+    };
+    assert_eq!((many(19), many(20), many(21)), (19, 20, 20));
+}
+
+#[test]
+fn repeated_keys_are_found_at_any_depth() {
+    let found = tidings_core::pattern::repeated_keys(r#"{"a":{"b":[{"c":1,"c":2}],"d":1,"d":1},"a":1}"#);
+    let places: Vec<_> = found.iter().map(|error| error.path.as_str()).collect();
+    assert_eq!(places, ["$.a", "$.a.d", "$.a.b[0].c"]);
+    assert!(tidings_core::pattern::repeated_keys(r#"[{"a":1},{"a":1}]"#).is_empty());
+}

@@ -119,6 +119,11 @@ async fn every_failing_field_is_named_with_its_place() {
     assert!(client.get("/rules/r").await.status == 404, "nothing of it was kept");
     let nothing = client.put("/rules/r", &json!({})).await.bad_fields();
     assert_eq!(nothing, ["pattern", "targets"]);
+    let twice = r#"{"pattern":{"a":[1],"b":[2],"a":[3]},"event":{"x":1,"x":2}}"#;
+    let twice = client.post_as("/rules/test", "application/json", twice).await;
+    assert_eq!(twice.bad_fields(), ["pattern.a"], "which of the two is meant nobody knows");
+    let wrong = json!({ "pattern": { "a": 1, "b": [] }, "event": {} });
+    assert_eq!(client.post("/rules/test", &wrong).await.bad_fields(), ["pattern.a", "pattern.b"]);
     let fields = client
         .put("/rules/r", &json!({ "pattern": { "a": [1] }, "targets": [{ "channel": "ntfy" }], "title": 1, "text": "{% x %}", "dedupe_seconds": -1, "enabled": 1 }))
         .await
