@@ -70,8 +70,7 @@ pub(super) fn compile(text: &str) -> Result<Compiled, Vec<PatternError>> {
     let Json::Object(members) = &json else {
         return Err(vec![top.error(format!("a pattern must be an object, not {}", json.kind()))]);
     };
-    let mut compiler =
-        Compiler { fields: Vec::new(), path: Vec::new(), budget: Budget::default(), errors: Vec::new() };
+    let mut compiler = Compiler { fields: Vec::new(), path: Vec::new(), budget: Budget::default(), errors: Vec::new() };
     let mut choices = match compiler.object(members, top, 1, false) {
         Ok(choices) => choices,
         Err(error) => {

@@ -21,11 +21,17 @@ pub fn since(start: Instant) -> Duration {
 }
 
 /// Today's date in UTC, as `2026-11-15`, for the report.
-#[expect(clippy::disallowed_methods, reason = "the report says on which day it was measured")]
 #[must_use]
 pub fn today() -> String {
+    days_from_now(0).chars().take_while(|c| *c != 'T').collect()
+}
+
+/// The moment so many days from now, for what must not happen meanwhile.
+#[expect(clippy::disallowed_methods, reason = "what is measured has a date")]
+#[must_use]
+pub fn days_from_now(days: i64) -> String {
     let now = Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH);
-    now.to_string().chars().take_while(|c| *c != 'T').collect()
+    now.saturating_add(jiff::SignedDuration::from_hours(days.saturating_mul(24))).unwrap_or(now).to_string()
 }
 
 #[cfg(test)]

@@ -130,9 +130,10 @@ pub async fn message(services: &Services, n: usize, correlation_id: &str) -> Res
         payload: payload.as_object().cloned().unwrap_or_default(),
         stage: None,
         deliver_at: later,
+        cancel_key: None,
     };
     let origin = messages::Origin { created_by: "user:demo", correlation_id, trace_id: None };
     let message = services.messages.compose(request, origin, services.ids.uuid(now), now);
     let message = message.map_err(|errors| format!("{errors:?}"))?;
-    services.messages.create(vec![message]).await.map(drop).map_err(|error| error.to_string())
+    services.messages.create_made(vec![message]).await.map(drop).map_err(|error| error.to_string())
 }

@@ -60,6 +60,11 @@ impl Stored {
         Ok(Self { message, item })
     }
 
+    #[must_use]
+    pub const fn item(&self) -> &Item {
+        &self.item
+    }
+
     /// Bytes it takes.
     #[must_use]
     pub fn size(&self) -> usize {

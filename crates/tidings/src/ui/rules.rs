@@ -18,7 +18,7 @@ use crate::rules::{Origin, Rule, Target, dry_run, read};
 use crate::tokens::Scope;
 
 /// Rules on one page.
-const PAGE: usize = 200;
+const PAGE: usize = 100;
 /// Events that a pattern is tried on.
 const TRIED: usize = 1000;
 
@@ -50,7 +50,7 @@ async fn list(State(services): State<Services>, visitor: Visitor, params: Params
                     tr {
                         td data-label="Name" { (rule_link(&rule.name)) }
                         td data-label="State" { (badge(if rule.enabled { "enabled" } else { "off" })) }
-                        td data-label="Pattern" { code.clip { (Value::Object(rule.pattern_json.clone()).to_string()) } }
+                        td data-label="Pattern" { code.clip { (parts::short(&Value::Object(rule.pattern_json.clone()).to_string(), 120)) } }
                         td data-label="Goes to" { span.tags { @if rule.exclusion.is_some() { span.tag { "keeps others back" } } @for target in &rule.targets { span.tag { (target.channel()) } } } }
                         td data-label="From" { (rule.origin.as_str()) }
                     }
@@ -245,7 +245,10 @@ async fn show(
         Some("saved") => Some("The rule is changed, from now on."),
         _ => None,
     };
-    let editable = visitor.operates() && rule.origin != Origin::File;
+    let draft = Draft::of(&rule);
+    let short =
+        parts::is_editable(&draft.pattern) && parts::is_editable(&draft.targets) && parts::is_editable(&draft.text);
+    let editable = visitor.operates() && rule.origin != Origin::File && short;
     let built_in = services.rules.book.is_built_in(&name);
     let (word, question) = if built_in {
         ("Back to the built-in rule", "What was changed in it is lost.")
@@ -255,7 +258,7 @@ async fn show(
     let content = html! {
         (parts::notice(said))
         @if editable {
-            (editor(&visitor, &format!("/ui/rules/{}/edit", encode(&name)), &Draft::of(&rule), false, &[]))
+            (editor(&visitor, &format!("/ui/rules/{}/edit", encode(&name)), &draft, false, &[]))
             @if rule.origin == Origin::Api {
                 div.actions { (confirm(&visitor, &format!("/ui/rules/{}/delete", encode(&name)), word, question)) }
             }
@@ -271,12 +274,14 @@ fn readable(visitor: &Visitor, rule: &Rule) -> Markup {
     html! {
         @if rule.origin == Origin::File && visitor.operates() {
             p.faint { "This rule is in the configuration file; change it there and reload." }
+        } @else if visitor.operates() {
+            p.faint { "This rule is too long to be edited here; " code { "PUT /rules/{name}" } " changes it." }
         }
         (parts::facts(&[
             ("State", badge(if rule.enabled { "enabled" } else { "off" })),
             ("Goes to", html! { (channels.join(", ")) }),
             ("Title", html! { code { (rule.title.source()) } }),
-            ("Text", html! { code { (rule.text.source()) } }),
+            ("Text", html! { code { (parts::within(rule.text.source(), parts::PIECE_BYTES)) } }),
             ("Not repeated within", html! { (rule.dedupe_seconds) " s" }),
         ]))
         div.columns {

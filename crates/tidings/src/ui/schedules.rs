@@ -95,7 +95,8 @@ async fn show(
     let next = upcoming(&schedule, services.clock.now());
     let definition = &schedule.definition;
     let path = format!("/ui/schedules/{}", encode(&name));
-    let editable = visitor.operates() && schedule.origin == Origin::Api;
+    let short = parts::is_editable(&parts::pretty(&Value::Object(definition.payload.clone())));
+    let editable = visitor.operates() && schedule.origin == Origin::Api && short;
     let content = html! {
         (parts::notice(done))
         @if visitor.operates() && schedule.origin == Origin::File {

@@ -4,8 +4,11 @@ use maud::{Markup, html};
 use serde_json::Value;
 use tidings_core::time::Timestamp;
 
-use super::parts::{self, badge, duration_ms, event_link, message_link, rule_link, time_text};
+use super::parts::{self, PIECE_BYTES, badge, duration_ms, event_link, message_link, rule_link, time_text};
 use crate::trace::Step;
+
+/// Characters of an attempt's error: there may be many.
+const ERROR_CHARS: usize = 300;
 
 /// One step, ready to be shown.
 pub struct Shown {
@@ -74,7 +77,7 @@ pub fn shown(step: &Step, now: Timestamp) -> Shown {
         kind => {
             let state = ["status", "state", "outcome"].iter().map(|name| text(&details, name)).find(|t| !t.is_empty());
             let headline = html! { strong.id { (step.id) } @if let Some(state) = state { " " (badge(state)) } };
-            let body = html! { details { summary { "Details" } (parts::json(&details)) } };
+            let body = html! { details { summary { "Details" } (parts::json_within(&details, PIECE_BYTES)) } };
             plain(&capital(kind), headline, body)
         }
     }
@@ -100,7 +103,7 @@ fn event_body(id: &str, details: &Value) -> Markup {
         @if let Some(data) = details.get("data").filter(|data| data.as_object().is_some_and(|fields| !fields.is_empty())) {
             @match parts::pairs(data) {
                 Some(pairs) => { p.meta { (pairs) } }
-                None => { details { summary { "Data" } (parts::json(data)) } }
+                None => { details { summary { "Data" } (parts::json_within(data, PIECE_BYTES)) } }
             }
         }
     }
@@ -216,7 +219,7 @@ pub fn attempts_table(attempts: &[Value]) -> Markup {
                         " " (time_text(text(attempt, "started_at")))
                         @if let Some(took) = took(attempt) { span.faint { " " (duration_ms(took)) } }
                         @if let Some(code) = attempt.get("code").and_then(Value::as_u64) { span.faint { " code " (code) } }
-                        @if !text(attempt, "error").is_empty() { span.error { (text(attempt, "error")) } }
+                        @if !text(attempt, "error").is_empty() { span.error { (parts::short(text(attempt, "error"), ERROR_CHARS)) } }
                     }
                 }
             }

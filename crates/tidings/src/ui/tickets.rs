@@ -18,6 +18,8 @@ use crate::tickets::{Origin, Refused, SOURCE, Status, Ticket, read};
 use crate::tokens::Scope;
 
 const PAGE: usize = 25;
+/// Comments on a ticket's page, the latest.
+const COMMENTS: usize = 25;
 
 pub fn pages() -> Vec<Page> {
     vec![
@@ -129,12 +131,14 @@ async fn show(
                 (act(&visitor, &format!("{path}/status?to={}", next.as_str()), &format!("Mark {}", next.as_str().replace('_', " "))))
             } }
         }
-        section aria-labelledby="issue" { h2 id="issue" { "What is wrong" } p.long { (ticket.issue_description) } }
+        section aria-labelledby="issue" { h2 id="issue" { "What is wrong" } p.long { (parts::within(&ticket.issue_description, parts::TEXT_BYTES)) } }
         section aria-labelledby="comments" {
             h2 id="comments" { "Comments" }
             @if ticket.comments.is_empty() { p.faint { "None yet." } }
-            ol.comments { @for comment in &ticket.comments {
-                li { p.faint { (time(comment.added_at)) @if let Some(author) = &comment.author { " by " (author) } } p.long { (comment.comment_text) } }
+            @let earlier = ticket.comments.len().saturating_sub(COMMENTS);
+            @if earlier > 0 { p.faint { (earlier) " earlier ones are not shown; " code { "GET /tickets/{ticket_id}" } " has all." } }
+            ol.comments { @for comment in ticket.comments.iter().skip(earlier) {
+                li { p.faint { (time(comment.added_at)) @if let Some(author) = &comment.author { " by " (author) } } p.long { (parts::within(&comment.comment_text, 2 * parts::PIECE_BYTES)) } }
             } }
             @if visitor.may(&[Scope::Tickets]) {
                 form.editor method="post" action=(format!("{path}/comment")) {

@@ -16,7 +16,7 @@ use crate::http::{Params, Problem, paging};
 use crate::tokens::Scope;
 use crate::trace::Trace;
 
-const PAGE: usize = 100;
+const PAGE: usize = 40;
 /// Width of the axis in the drawing's own units.
 const WIDTH: f64 = 1000.0;
 

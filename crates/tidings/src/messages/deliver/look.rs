@@ -80,13 +80,13 @@ impl Deliverer {
         let news = signal.take();
         let by_hand = !self.unread && self.window.len() + news.messages.len() <= WINDOW;
         let mut left = news.earliest.into_iter().collect::<Vec<_>>();
-        for message in news.messages {
-            let due = message.due_at().unwrap_or(now);
+        for made in news.messages {
+            let due = made.message.due_at().unwrap_or(now);
             if !by_hand || due > now {
                 left.push(due);
                 continue;
             }
-            let stub = Stub::of(Stored::just_made(message)?, monotonic);
+            let stub = Stub::of(made, monotonic);
             if self.held.insert(stub.message_id.clone()) {
                 self.window.push(stub);
             }

@@ -16,7 +16,8 @@ use super::view::MessageView;
 use crate::app::Services;
 use crate::http::correlation::trace_beside;
 use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Problem, RequestIds};
-use crate::messages::{Message, Origin};
+use crate::messages::transition::Stored;
+use crate::messages::{Message, Origin, Request};
 use crate::tokens::Caller;
 
 const MOST_CREATED: usize = 25;
@@ -48,8 +49,8 @@ pub(super) async fn create(
     let created_by = created_by(&caller);
     let origin = origin(&created_by, &correlation, &headers);
     let id = request_ids(&services, seed).uuid(0);
-    let message = compose(&services, &fields, origin, id, services.clock.now()).map_err(Problem::invalid)?;
-    let made = services.messages.create(vec![message]).await?;
+    let made = compose(&services, &fields, origin, id, services.clock.now()).map_err(Problem::invalid)?;
+    let made = services.messages.create_made(vec![made]).await?;
     made.into_iter().next().map(created).ok_or_else(|| Problem::bad_request("no message was made"))
 }
 
@@ -65,10 +66,13 @@ fn compose(
     origin: Origin<'_>,
     id: Uuid,
     now: Timestamp,
-) -> Result<Message, Vec<FieldError>> {
+) -> Result<Stored, Vec<FieldError>> {
     let key = read::cancel_key(fields);
     let composed = match read::request(fields) {
-        Ok(request) => services.messages.compose(request, origin, id, now),
+        Ok(request) => {
+            let cancel_key = key.as_ref().ok().cloned().flatten();
+            services.messages.compose(Request { cancel_key, ..request }, origin, id, now)
+        }
         // What is wrong with one field does not keep another's mistakes back.
         Err(mut errors) => {
             let payload = fields.get("payload").and_then(Value::as_object);
@@ -80,7 +84,7 @@ fn compose(
         }
     };
     match (composed, key) {
-        (Ok(message), Ok(cancel_key)) => Ok(Message { cancel_key, ..message }),
+        (Ok(made), Ok(_)) => Ok(made),
         (composed, key) => Err(composed.err().into_iter().flatten().chain(key.err()).collect()),
     }
 }
@@ -106,32 +110,29 @@ pub(super) async fn create_batch(
     let (now, created_by) = (services.clock.now(), created_by(&caller));
     let origin = origin(&created_by, &correlation, &headers);
     let ids = request_ids(&services, seed);
-    let composed: Vec<Result<Message, Vec<FieldError>>> = entries
-        .iter()
-        .enumerate()
-        .map(|(place, entry)| {
-            let fields = entry.as_object().ok_or_else(|| vec![FieldError::new("", "must be an object")])?;
-            compose(&services, fields, origin, ids.uuid(place), now)
-        })
-        .collect();
-    let good = composed.iter().filter_map(|entry| entry.as_ref().ok()).cloned().collect::<Vec<_>>();
+    let (mut good, mut results) = (Vec::new(), Vec::new());
+    for (place, entry) in entries.iter().enumerate() {
+        let fields = entry.as_object().ok_or_else(|| vec![FieldError::new("", "must be an object")]);
+        let composed = fields.and_then(|fields| compose(&services, fields, origin, ids.uuid(place), now));
+        results.push(composed.map(|made| good.push(made)));
+    }
     if good.is_empty() {
-        return Err(all_refused(composed));
+        return Err(all_refused(results));
     }
     let created = good.len();
-    let mut made = services.messages.create(good).await?.into_iter();
-    let items: Vec<BatchItem> = composed
+    let mut made = services.messages.create_made(good).await?.into_iter();
+    let items: Vec<BatchItem> = results
         .into_iter()
         .map(|entry| match entry {
-            Ok(_) => BatchItem { status: 201, message: made.next().map(MessageView::from), errors: Vec::new() },
+            Ok(()) => BatchItem { status: 201, message: made.next().map(MessageView::from), errors: Vec::new() },
             Err(errors) => BatchItem { status: 400, message: None, errors },
         })
         .collect();
     Ok(Json(StatusCode::CREATED, BatchAnswer { created, rejected: items.len() - created, items }))
 }
 
-fn all_refused(composed: Vec<Result<Message, Vec<FieldError>>>) -> Problem {
-    let errors = composed.into_iter().enumerate().flat_map(|(place, entry)| {
+fn all_refused(results: Vec<Result<(), Vec<FieldError>>>) -> Problem {
+    let errors = results.into_iter().enumerate().flat_map(|(place, entry)| {
         let dotted = move |error: FieldError| {
             let dot = if error.field.is_empty() { "" } else { "." };
             FieldError::new(format!("[{place}]{dot}{}", error.field), error.message)
