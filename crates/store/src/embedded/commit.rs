@@ -1,17 +1,18 @@
-//! The committer: the one thread that writes.
+//! The committer: decides transactions, one after the other, and hands them to the writer in groups.
 //!
-//! It takes all transactions that are waiting, decides each in turn against what is stored and what the ones
-//! before it in the same group leave behind, writes the group as one batch with one fsync, and only then answers
-//! all of them. A write or fsync that fails ends it for good: nothing is acknowledged any more, because after a
-//! failed fsync nobody can know what is on disk.
+//! It takes all transactions that are waiting and decides each in turn against what is stored and what the ones before
+//! it leave behind, be they in the same group or in the one that is being written. While the writer syncs a group, the
+//! next one is decided. Nobody is answered before the writer is done.
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
-use fjall::{Database, PersistMode, Slice};
-use tokio::sync::{mpsc, oneshot};
+use fjall::{Database, Slice};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::group::{Change, Group, Listed};
+use super::group::{Change, Group, Left, Listed};
 use super::plan::{self, Action, Plan, Step};
+use super::write::{Answer, Batch, Refusal};
 use super::{Keyspaces, Shared, keys};
 use crate::Error;
 use crate::codec;
@@ -35,50 +36,71 @@ pub struct Committer {
     pub spaces: Keyspaces,
     pub shared: Arc<Shared>,
     pub requests: mpsc::Receiver<Request>,
+    pub writer: Sender<Batch>,
+    /// One permit, there while the writer has nothing to do.
+    pub idle: Arc<Semaphore>,
     pub listed: Listed,
-    /// For the negative control of the crash tests only: acknowledge what is not on disk yet.
-    pub acknowledge_before_fsync: bool,
-}
-
-/// What to tell a caller once the group is on disk, or is not.
-type Answer = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
-
-#[derive(Clone)]
-enum Refusal {
-    Full(String),
-    Broken(String),
-}
-
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Full(why) => Self::Full(why),
-            Refusal::Broken(why) => Self::ReadOnly(why),
-        }
-    }
+    /// What the group before leaves behind: it may not be on disk yet.
+    pub left: Left,
+    /// The last group handed to the writer.
+    pub sequence: u64,
 }
 
 impl Committer {
-    pub fn run(mut self) {
-        while let Some(first) = self.requests.blocking_recv() {
-            let mut group = Group::default();
-            let mut answers: Vec<Answer> = Vec::new();
-            let mut next = Some(first);
-            while let Some(request) = next {
-                self.decide(request, &mut group, &mut answers);
-                let room = group.transactions < GROUP_TRANSACTIONS && group.bytes < GROUP_BYTES;
-                next = if room { self.requests.try_recv().ok() } else { None };
-            }
-            let (count, bytes) = (group.transactions, group.bytes);
-            let started = self.shared.clock.monotonic();
-            let outcome = self.write(group, started);
-            if outcome.is_ok() {
-                self.shared.observer.committed(count, bytes, self.shared.clock.monotonic().saturating_sub(started));
-            }
-            for answer in answers {
-                answer(outcome.clone());
+    pub async fn run(mut self) {
+        let idle = Arc::clone(&self.idle);
+        let mut group = Group::default();
+        let mut answers: Vec<Answer> = Vec::new();
+        loop {
+            let has_room = group.transactions < GROUP_TRANSACTIONS && group.bytes < GROUP_BYTES;
+            tokio::select! {
+                biased;
+                Ok(permit) = idle.acquire(), if !answers.is_empty() => {
+                    permit.forget();
+                    self.hand_over(std::mem::take(&mut group), std::mem::take(&mut answers));
+                }
+                request = self.requests.recv(), if has_room => match request {
+                    Some(request) => self.gather(request, &mut group, &mut answers),
+                    // Closed, and the last group is with the writer.
+                    None if answers.is_empty() => return,
+                    None => {
+                        if let Ok(permit) = idle.acquire().await {
+                            permit.forget();
+                        }
+                        self.hand_over(std::mem::take(&mut group), std::mem::take(&mut answers));
+                    }
+                },
+                else => return,
             }
         }
+    }
+
+    /// Decides a request and those that wait behind it, as far as there is room.
+    fn gather(&mut self, request: Request, group: &mut Group, answers: &mut Vec<Answer>) {
+        let mut next = Some(request);
+        while let Some(request) = next {
+            self.decide(request, group, answers);
+            let has_room = group.transactions < GROUP_TRANSACTIONS && group.bytes < GROUP_BYTES;
+            next = if has_room { self.requests.try_recv().ok() } else { None };
+        }
+    }
+
+    /// Gives a group to the writer, who has nothing else to do. One without writes goes the same way: its refusals
+    /// may rest on the group before.
+    fn hand_over(&mut self, group: Group, answers: Vec<Answer>) {
+        let (transactions, bytes) = (group.transactions, group.bytes);
+        let shortage = self.shared.space.shortage(self.shared.clock.monotonic()).filter(|_| !group.is_empty());
+        let mut writes = None;
+        if shortage.is_none() && !group.is_empty() {
+            self.sequence += 1;
+            let mut batch = fjall::OwnedWriteBatch::with_capacity(self.db.clone(), group.writes_about());
+            self.left = group.write_to(&mut batch, &self.spaces, &mut self.listed, self.sequence);
+            batch.insert(&self.spaces.items, super::SEQUENCE_KEY, self.sequence.to_be_bytes().to_vec());
+            writes = Some((self.sequence, batch));
+        }
+        let refusal = shortage.map(Refusal::Full);
+        // The writer ends after this does.
+        let _ = self.writer.send(Batch { writes, refusal, answers, transactions, bytes });
     }
 
     /// Adds one request to the group and sets its answer aside. Even a refusal waits for the commit: what it was
@@ -147,7 +169,7 @@ impl Committer {
 
     /// The item under a key as the group so far leaves it, expired or not.
     fn item(&self, item_key: &Slice, apart: bool, group: &Group) -> Result<Option<Item>, Error> {
-        if let Some(changed) = group.item(item_key) {
+        if let Some(changed) = group.item(item_key).or_else(|| self.left.item(item_key)) {
             return changed.map(|bytes| codec::decode(bytes)).transpose();
         }
         let bytes = self.spaces.items(apart).get(item_key).map_err(|e| Error::failed("cannot read an item", e))?;
@@ -179,37 +201,6 @@ impl Committer {
             group.lists_done.push(list_key);
         }
         Ok(swept)
-    }
-
-    fn write(&mut self, group: Group, now: std::time::Duration) -> Result<(), Refusal> {
-        if let Some(why) = self.shared.broken() {
-            return Err(Refusal::Broken(why));
-        }
-        if group.is_empty() {
-            return Ok(());
-        }
-        if let Some(why) = self.shared.space.shortage(now) {
-            return Err(Refusal::Full(why));
-        }
-        let sequence = self.shared.next_sequence();
-        let mut batch = fjall::OwnedWriteBatch::with_capacity(self.db.clone(), group.writes_about());
-        group.write_to(&mut batch, &self.spaces, &mut self.listed, sequence);
-        batch.insert(&self.spaces.items, super::SEQUENCE_KEY, sequence.to_be_bytes().to_vec());
-        let mode = if self.acknowledge_before_fsync { PersistMode::Buffer } else { PersistMode::SyncData };
-        match batch.durability(Some(mode)).commit() {
-            Ok(()) => {
-                self.shared.committed(sequence);
-                Ok(())
-            }
-            Err(e) => {
-                let cause = match e {
-                    fjall::Error::Io(e) => e.to_string(),
-                    fjall::Error::Poisoned => "a background write failed".to_owned(),
-                    e => e.to_string(),
-                };
-                Err(Refusal::Broken(self.shared.break_down(&cause)))
-            }
-        }
     }
 }
 

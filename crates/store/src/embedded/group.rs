@@ -45,6 +45,21 @@ pub struct Group {
     pub bytes: usize,
 }
 
+/// The items as a group leaves them.
+#[derive(Default)]
+pub struct Left {
+    places: FxHashMap<Slice, usize>,
+    items: Vec<Option<Slice>>,
+}
+
+impl Left {
+    /// `None` if the group did not touch the item, `Some(None)` if it removed it.
+    pub fn item(&self, item_key: &Slice) -> Option<Option<&Slice>> {
+        let place = self.places.get(item_key)?;
+        self.items.get(*place).map(Option::as_ref)
+    }
+}
+
 struct Pending {
     item_key: Slice,
     apart: bool,
@@ -110,8 +125,10 @@ impl Group {
         self.items.len() * 3 + self.expiries.len() + self.lists_done.len() + 1
     }
 
-    pub fn write_to(self, batch: &mut OwnedWriteBatch, spaces: &Keyspaces, listed: &mut Listed, sequence: u64) {
-        let Self { items, mut expiries, lists_done, .. } = self;
+    /// Writes the changes into a batch, and gives what they leave behind.
+    pub fn write_to(self, batch: &mut OwnedWriteBatch, spaces: &Keyspaces, listed: &mut Listed, sequence: u64) -> Left {
+        let Self { items, places, mut expiries, lists_done, .. } = self;
+        let mut left = Vec::with_capacity(items.len());
         let mut crowds: FxHashMap<Vec<u8>, Crowd> = FxHashMap::default();
         for pending in items {
             for entry in pending.gone {
@@ -134,6 +151,7 @@ impl Group {
                     crowds.insert(shared.to_vec(), Crowd { entries: vec![entry], expires });
                 }
             }
+            left.push(pending.bytes.clone());
             let items = if pending.apart { &spaces.apart } else { &spaces.items };
             match pending.bytes {
                 Some(bytes) => batch.insert(items, pending.item_key, bytes),
@@ -151,6 +169,7 @@ impl Group {
         for list in lists_done {
             batch.remove(&spaces.index, list);
         }
+        Left { places, items: left }
     }
 }
 

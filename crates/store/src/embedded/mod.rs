@@ -1,7 +1,7 @@
 //! The embedded engine: items, items kept apart, and index entries in three fjall keyspaces under one journal.
 //!
 //! `layout` is the data directory, `keys` and `codec` the bytes, `plan` what happens before the committer,
-//! `commit` the one thread that writes, `read` the queries, `sweep` what removes expired items, `backup` the
+//! `commit` the thread that decides and `write` the one that writes, `read` the queries, `sweep` what removes expired items, `backup` the
 //! way out and back in.
 
 mod absent;
@@ -17,6 +17,7 @@ mod read;
 mod space;
 mod sweep;
 mod versions;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use tidings_core::time::Clock;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub use backup::{BackupSummary, restore};
 pub use sweep::Archive;
@@ -42,6 +43,7 @@ use absent::Absent;
 use commit::{Committer, Request};
 use layout::TableIds;
 use read::{Reader, read_failed};
+use write::Writer;
 
 /// Our own entries stand under table id 0.
 const SEQUENCE_KEY: &[u8] = b"\0\0sequence";
@@ -62,6 +64,8 @@ pub struct Options {
     pub reserve_bytes: u64,
     /// Only for the negative control of the crash tests: acknowledges what a power cut would lose.
     pub acknowledge_before_fsync: bool,
+    /// The runtime whose tasks use the store, if it is one for as long as the store is open: answering is cheaper then.
+    pub callers: Option<tokio::runtime::Handle>,
 }
 
 impl Options {
@@ -72,6 +76,7 @@ impl Options {
             cache_bytes: 64 * 1024 * 1024,
             reserve_bytes: 256 * 1024 * 1024,
             acknowledge_before_fsync: false,
+            callers: None,
         }
     }
 }
@@ -185,22 +190,38 @@ impl Embedded {
             broken: Mutex::new(None),
         });
         let (requests, receiver) = mpsc::channel(QUEUE);
+        let (writer, batches) = std::sync::mpsc::channel();
+        let idle = Arc::new(Semaphore::new(1));
         let committer = Committer {
             db: db.clone(),
             spaces: spaces.clone(),
             shared: Arc::clone(&shared),
             requests: receiver,
+            writer,
+            idle: Arc::clone(&idle),
             listed: group::Listed::default(),
+            left: group::Left::default(),
+            sequence,
+        };
+        let writer = Writer {
+            shared: Arc::clone(&shared),
+            batches,
+            idle,
+            callers: options.callers.clone(),
             acknowledge_before_fsync: options.acknowledge_before_fsync,
         };
         let (stop, stopped) = std::sync::mpsc::channel();
         let watched = Arc::clone(&shared);
-        let committer = spawn("committer", move || {
-            committer.run();
+        // A runtime of its own, only to wait for two things at once.
+        let waiting = tokio::runtime::Builder::new_current_thread().build();
+        let waiting = waiting.map_err(|e| Error::failed("cannot start the committer", e))?;
+        let committer = spawn("committer", move || waiting.block_on(committer.run()))?;
+        let writer = spawn("writer", move || {
+            writer.run();
             drop(stop);
         })?;
         let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &stopped))?;
-        let mut threads = vec![committer, marker];
+        let mut threads = vec![committer, writer, marker];
         let mut going_through = Vec::new();
         for (id, absent) in &shared.tables.absent {
             let (stop, stopped) = std::sync::mpsc::channel();
@@ -303,10 +324,6 @@ impl Drop for Embedded {
 }
 
 impl Shared {
-    fn next_sequence(&self) -> u64 {
-        self.sequence.load(Ordering::Acquire) + 1
-    }
-
     fn committed(&self, sequence: u64) {
         self.sequence.store(sequence, Ordering::Release);
     }

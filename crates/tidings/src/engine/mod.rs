@@ -56,6 +56,7 @@ fn embedded(config: &Config, surroundings: &Surroundings, metrics: &Arc<Metrics>
         cache_bytes: mib(config.store.cache_mb),
         reserve_bytes: mib(config.store.reserve_mb),
         acknowledge_before_fsync: surroundings.acknowledge_before_fsync,
+        callers: tokio::runtime::Handle::try_current().ok(),
     };
     let observer = Arc::new(CommitMetrics(Arc::clone(metrics)));
     let tables = crate::app::tables(config.stage.as_str());
