@@ -112,7 +112,7 @@ const checks = {
     for (const path of ["/ui/live", "/ui/events", "/ui/messages", "/ui/dead-letters", "/ui/alerts", "/ui/tickets", "/ui/rules", "/ui/schedules", "/ui/audit", "/ui/incidents", "/ui/bus", "/ui/bus/peek?path=shipping-labels%2F%24deadletterqueue", "/ui/events?type=invoice.processed", "/ui/events?type=ServiceRequestStatusChanged", "/ui/events?type=transfer.requested"]) {
       await page.goto(url + path);
       // Within the twenty seconds that the demo promises, and some for a slow machine.
-      for (let tries = 0; (await page.locator("tbody tr").count()) === 0; tries++) {
+      for (let tries = 0; (await page.locator("tbody tr, article.message").count()) === 0; tries++) {
         assert.ok(tries < 60, `${path} stays empty`);
         await page.waitForTimeout(500);
         await page.reload();
