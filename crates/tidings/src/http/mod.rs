@@ -3,7 +3,7 @@
 //! that is said about them follows from there.
 
 mod body;
-mod correlation;
+pub mod correlation;
 pub mod csv;
 mod cursor;
 mod extract;

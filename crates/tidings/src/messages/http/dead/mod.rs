@@ -15,8 +15,9 @@ use uuid::Uuid;
 
 pub use on_bus::{of_bus, remove_one, send_back_one};
 
+use super::MessageView;
+use super::create::{created, created_by, request_ids};
 use super::view::shown;
-use super::{MessageView, created, created_by, request_ids};
 use crate::app::Services;
 use crate::audit::Action;
 use crate::bus::letters::CHANNEL;
