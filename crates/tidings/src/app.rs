@@ -40,6 +40,7 @@ use crate::rules::notice::Settings;
 use crate::rules::{self, Rules};
 use crate::schedules::Schedules;
 use crate::secrets;
+use crate::tickets::callers::Callers;
 use crate::tickets::{self, Tickets};
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
@@ -163,6 +164,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         alerts::record::sources_table(),
         alerts::record::rest_table(),
         alerts::accounts::table(),
+        alerts::digest::table(),
         alerts::poller::table(),
         push::table(),
         schedules::table(),
@@ -224,11 +226,10 @@ impl App {
         let limit = limit_file.map(appender).transpose()?;
         let workers = Workers::default();
         let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
-        let live = Live::default();
-        let arrivals: Arc<inbox::Live> = Arc::default();
+        let (live, arrivals) = (Live::default(), Arc::<inbox::Live>::default());
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
-        let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
-        let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
+        let callers = Arc::new(Callers::open(&*store, &*ids).await?);
+        let messages = open_messages(&store, &config, &callers)?;
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -240,26 +241,28 @@ impl App {
         )
         .signalling(Arc::clone(&messages.signals))
         .announcing(Arc::clone(&arrivals))
+        .hashing(Arc::clone(&callers))
         .forwarding(Arc::clone(&bus));
         let push = open_push(&config, &listeners, &ingest).await?;
         let ingest = Arc::new(ingest);
-        let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
+        let tickets = Arc::new(Tickets::new(&ingest, callers, &config));
         let audit = Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock)));
         let business = Business::new(&ingest, &bus, &messages, &audit, &config);
-        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
-        let senders = senders.with_tickets(Arc::clone(&tickets)).with_bus(Arc::clone(&bus));
+        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>))
+            .with_tickets(Arc::clone(&tickets))
+            .with_bus(Arc::clone(&bus))
+            .with_ingest(Arc::clone(&ingest));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
         let figures = open_figures(&ingest, &messages);
         let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
-        let hours = config.retention.idempotency_hours;
         let parts = Parts {
             figures,
             incidents: Arc::new(Incidents::new(&ingest, gauges, &config)),
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit,
             sealer,
-            idempotency: Idempotency::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), hours),
+            idempotency: open_idempotency(&store, &clock, &ids, &config),
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
@@ -293,6 +296,10 @@ impl App {
         let push_url = services.config.push.listen.address().map(|address| format!("http://{address}"));
         let first_token = services.make_first_token().await?;
         services.take_authorized_accounts(&services.config.process_alerts).await?;
+        let map = inbox::sync::wanted(&services.config);
+        if let Some(map) = map.map_err(|bad| StartError::Unsupported(inbox::sync::sentence(&bad)))? {
+            inbox::sync::apply(&services, map).await?;
+        }
         Ok(Self { services, listeners, url, push_url, first_token })
     }
 
@@ -360,6 +367,7 @@ impl Services {
             messages::deliver::start(self);
         }
         self.start_audit_pollers();
+        alerts::digest::start(self);
         self.start_parameter_refresh();
         messages::dead::start(self);
         if let Some(embedded) = &self.embedded {
@@ -415,7 +423,7 @@ impl Services {
             store: Arc::clone(&self.store),
             book: Arc::clone(&self.rules.book),
             metrics: Arc::clone(&self.metrics),
-            settings: Settings::of(&self.config),
+            settings: Settings::of(&self.config).with_callers(Arc::clone(self.tickets.callers())),
             signals: Arc::clone(&self.messages.signals),
             bus: Some(Arc::clone(&self.bus)),
             arrivals: Arc::clone(&self.inbox.live),
@@ -445,6 +453,21 @@ impl Services {
         self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
         Ok(Some(path))
     }
+}
+
+fn open_idempotency(
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    ids: &Arc<dyn IdSource>,
+    config: &Config,
+) -> Idempotency {
+    let hours = config.retention.idempotency_hours;
+    Idempotency::new(Arc::clone(store), Arc::clone(clock), Arc::clone(ids), hours)
+}
+
+fn open_messages(store: &Arc<dyn Store>, config: &Config, callers: &Arc<Callers>) -> Result<Arc<Messages>, StartError> {
+    let messages = Messages::new(Arc::clone(store), config, vec![Arc::new(AlertFollower)]);
+    Ok(Arc::new(messages.map_err(StartError::Unsupported)?.hashing(Arc::clone(callers))))
 }
 
 /// The built-in push server, if it has an address.

@@ -3,6 +3,7 @@
 //! that is said about them follows from there.
 
 mod body;
+pub mod collector;
 pub mod correlation;
 pub mod csv;
 mod cursor;

@@ -40,6 +40,7 @@ use transition::{Refused, Stored, Transition};
 use types::Types;
 
 use crate::config::Config;
+use crate::tickets::callers::Callers;
 
 const DAY_SECONDS: i64 = 86_400;
 /// Messages of one key that one call cancels.
@@ -67,6 +68,7 @@ pub struct Messages {
     policies: Policies,
     pub quiet: Quiet,
     followers: Vec<Arc<dyn Follower>>,
+    callers: Option<Arc<Callers>>,
     stage: String,
     topic: String,
     keep_seconds: i64,
@@ -111,10 +113,17 @@ impl Messages {
             policies: Policies::new(&config.delivery),
             quiet: Quiet::new(&config.quiet_hours),
             followers,
+            callers: None,
             stage,
             topic: config.ntfy.topic.clone(),
             keep_seconds: days.saturating_mul(DAY_SECONDS),
         })
+    }
+
+    /// Makes hashes of phone numbers that tickets are for, before a message has them.
+    #[must_use]
+    pub fn hashing(self, callers: Arc<Callers>) -> Self {
+        Self { callers: Some(callers), ..self }
     }
 
     #[must_use]
@@ -294,6 +303,13 @@ impl Messages {
         let mut again = self.again(&failed, created_by.to_owned(), message_id, now);
         if let Err(errors) = edit.apply(&mut again, &self.types) {
             return Ok(Err(errors));
+        }
+        if let (Some(callers), "ticket") = (&self.callers, again.channel.as_str()) {
+            let caller = again.target.get("caller").and_then(Value::as_str).unwrap_or_default();
+            match callers.id(caller) {
+                Ok(caller) => drop(again.target.insert("caller".to_owned(), caller.into())),
+                Err(why) => return Ok(Err(vec![FieldError::new("target.caller", why)])),
+            }
         }
         Ok(match again.to_item().and_then(|item| self.table.check_item(&item)) {
             Ok(()) => Ok(again),

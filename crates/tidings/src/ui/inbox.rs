@@ -90,7 +90,7 @@ async fn show(State(services): State<Services>, visitor: Visitor, mut params: Pa
         let content = html! { (chooser) (parts::empty("Whose inbox?", hint)) };
         return Ok(layout::page(&visitor, "/ui/inbox", "Inbox", content).into_response());
     };
-    let filter = Filter { user: user.clone(), status, kind: None };
+    let filter = Filter { user: user.clone(), status, ..Filter::default() };
     let context = paging::context(visitor.caller(), "/ui/inbox", &filter);
     let after = match &cursor {
         Some(cursor) => String::from_utf8(services.sealer.open("cursor", &context, cursor)?).ok(),
@@ -238,7 +238,7 @@ async fn stream(State(services): State<Services>, visitor: Visitor, mut params: 
     params.finish()?;
     let user = user.ok_or_else(|| Problem::invalid_field("user", "is required"))?;
     let listener = services.inbox.live.listen(&user);
-    let filter = Filter { user, status, kind: None };
+    let filter = Filter { user, status, ..Filter::default() };
     let stop = services.workers.stopping();
     let start = (services, visitor, listener, filter, stop);
     let frames = futures_util::stream::unfold(start, |(services, visitor, listener, filter, mut stop)| async move {
