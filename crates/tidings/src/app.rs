@@ -1,5 +1,8 @@
 //! The whole system put together: `App::open` opens the store and binds, `App::run` serves until told to stop.
 
+mod files;
+mod listeners;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,18 +10,19 @@ use std::time::Duration;
 
 use tidings_core::ids::IdSource;
 use tidings_core::time::Clock;
-use tidings_store::embedded::Embedded;
+use tidings_store::embedded::{Archive, Embedded};
 use tidings_store::{Store, Table};
 use tokio::net::TcpListener;
 
 use crate::alerts::follow::AlertFollower;
 use crate::alerts::{self, Alerts};
+use crate::archive;
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
 use crate::bus::{self, Bus};
 use crate::business::{self, Business};
 use crate::channel::ntfy::BuiltIn;
-use crate::config::{Config, Listen};
+use crate::config::Config;
 use crate::engine::{self, Opened};
 use crate::events::{Events, Live, record};
 use crate::figures::{self, Figures};
@@ -41,6 +45,9 @@ use crate::tickets::{self, Tickets};
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
 use crate::{push, schedules};
+
+use files::{appender, write_file, write_private};
+use listeners::{Listeners, bind};
 
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -137,12 +144,6 @@ pub struct App {
     pub push_url: Option<String>,
     /// Where the administrator's token was written, if this is the first start.
     pub first_token: Option<PathBuf>,
-}
-
-/// The addresses that are taken.
-struct Listeners {
-    api: TcpListener,
-    push: Option<TcpListener>,
 }
 
 /// Every table of the system; the messages' is named after the stage.
@@ -371,10 +372,12 @@ impl Services {
         messages::dead::start(self);
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
+            let archive = Arc::new(archive::Files::of(&self.config, &self.clock));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {
-                let (embedded, metrics) = (Arc::clone(&embedded), Arc::clone(&metrics));
+                let (embedded, metrics, archive) = (Arc::clone(&embedded), Arc::clone(&metrics), Arc::clone(&archive));
                 async move {
-                    let swept = embedded.sweep(SWEEP_MOST).await.map_err(|e| e.to_string())?;
+                    let archive = archive.as_ref().as_ref().map(|files| files as &dyn Archive);
+                    let swept = embedded.sweep_into(archive, SWEEP_MOST).await.map_err(|e| e.to_string())?;
                     metrics.expired.inc_by(swept as u64);
                     Ok(())
                 }
@@ -452,11 +455,6 @@ impl Services {
     }
 }
 
-/// The file that `POST /limit` appends to.
-fn appender(path: PathBuf) -> Result<Appender, StartError> {
-    Appender::create(&path, crate::bench::limit::FILE_BYTES).map_err(|source| StartError::Write { path, source })
-}
-
 fn open_idempotency(
     store: &Arc<dyn Store>,
     clock: &Arc<dyn Clock>,
@@ -484,49 +482,4 @@ async fn open_push(config: &Config, listeners: &Listeners, parts: &Ingest) -> Re
 fn open_figures(ingest: &Ingest, messages: &Messages) -> Arc<Figures> {
     let (store, clock, metrics) = (Arc::clone(&ingest.store), Arc::clone(&ingest.clock), Arc::clone(&ingest.metrics));
     Arc::new(Figures::new(store, clock, metrics, Arc::clone(&messages.signals)))
-}
-
-/// Listens on the configured addresses, and puts the ports that were given into the configuration.
-async fn bind(config: &mut Config) -> Result<Listeners, StartError> {
-    let (api, address) = listen(config.listen, "--listen").await?;
-    config.set_listen(address);
-    let push = match config.push.listen.address() {
-        Some(address) => {
-            let (listener, address) = listen(address, "push.listen").await?;
-            config.push.listen = Listen::on(address);
-            Some(listener)
-        }
-        None => None,
-    };
-    Ok(Listeners { api, push })
-}
-
-async fn listen(address: SocketAddr, setting: &'static str) -> Result<(TcpListener, SocketAddr), StartError> {
-    let bound = async {
-        let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    };
-    bound.await.map_err(|source| StartError::Listen { address, setting, source })
-}
-
-fn write_file(path: &std::path::Path, text: &str) -> Result<(), StartError> {
-    let temporary = path.with_extension("new");
-    std::fs::write(&temporary, text)
-        .and_then(|()| std::fs::rename(&temporary, path))
-        .map_err(|source| StartError::Write { path: path.to_owned(), source })
-}
-
-/// Writes a file that nobody else can read, not even for a moment.
-fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let temporary = path.with_extension("new");
-    let _ = std::fs::remove_file(&temporary);
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    writeln!(file, "{text}")?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    // The store will know the token; after a power cut the file must be there too, or nobody gets in.
-    path.parent().map_or(Ok(()), |dir| std::fs::File::open(dir)?.sync_all())
 }

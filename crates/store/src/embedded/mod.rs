@@ -30,6 +30,7 @@ use tidings_core::time::Clock;
 use tokio::sync::{mpsc, oneshot};
 
 pub use backup::{BackupSummary, restore};
+pub use sweep::Archive;
 
 use crate::codec;
 use crate::item::{Item, Key};

@@ -36,10 +36,10 @@ pub struct Shared {
     pub copying: Notify,
     pub stopping: watch::Receiver<bool>,
     pub times: Times,
-    /// How long the history of messages is kept.
-    history_seconds: AtomicI64,
     /// How many messages handlers of this process were done with: for those who wait for one.
     pub handled: watch::Sender<u64>,
+    /// How long the history of messages is kept.
+    history_seconds: AtomicI64,
 }
 
 /// Until the configuration says otherwise.
@@ -65,8 +65,8 @@ impl Shared {
             copying: Notify::new(),
             stopping,
             times: Times::default(),
-            history_seconds,
             handled: watch::Sender::new(0),
+            history_seconds,
         }
     }
 

@@ -4,7 +4,7 @@
 
 mod body;
 pub mod collector;
-mod correlation;
+pub mod correlation;
 pub mod csv;
 mod cursor;
 mod extract;

@@ -201,7 +201,8 @@ impl Notice {
             deliver_at: None,
             keep_seconds: settings.messages_seconds,
         };
-        Destination::Message(Box::new(Message::new(new, event.received_at)))
+        let trace_id = event.envelope.trace_id().map(ToOwned::to_owned);
+        Destination::Message(Box::new(Message { trace_id, ..Message::new(new, event.received_at) }))
     }
 
     fn payload(&self, rule: &Rule, channel: &str, event: &Occurrence<'_>) -> Map<String, Value> {

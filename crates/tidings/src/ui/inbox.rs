@@ -142,7 +142,7 @@ fn entry(visitor: &Visitor, user: &str, which: &str, item: &Value, acts: bool) -
     html! {
         li class=(status) {
             div.line {
-                strong { (text(item, "title")) }
+                strong { (parts::short(text(item, "title"), 300)) }
                 span.tags {
                     @let kind = text(item, "type");
                     @if kind != "notice" { span.tag { (kind) } }
@@ -151,7 +151,7 @@ fn entry(visitor: &Visitor, user: &str, which: &str, item: &Value, acts: bool) -
                 }
                 span.faint { (arrived(id)) }
             }
-            @if !text(item, "text").is_empty() { p.long { (text(item, "text")) } }
+            @if !text(item, "text").is_empty() { p.long { (parts::within(text(item, "text"), parts::PIECE_BYTES)) } }
             @if let Some(link) = web_address(text(item, "link")) { p { a href=(link) rel="noopener noreferrer" { (link) } } }
             @if acts {
                 div.actions {

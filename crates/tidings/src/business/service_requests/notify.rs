@@ -108,7 +108,8 @@ impl Notifier {
             deliver_at: None,
             keep_seconds: self.messages.keep_seconds(),
         };
-        Message::new(new, self.clock.now())
+        let trace_id = envelope.trace_id().map(ToOwned::to_owned);
+        Message { trace_id, ..Message::new(new, self.clock.now()) }
     }
 }
 

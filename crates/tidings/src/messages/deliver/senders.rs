@@ -138,8 +138,14 @@ impl Senders {
             Err(why) => return Outcome::reject(why),
         };
         let (content_type, body) = push::body_of(&message.payload);
-        let (id, correlation_id) = (&message.message_id, &message.correlation_id);
-        sender.call(webhook::Call { id, correlation_id, content_type: &content_type, body }, target, now).await
+        let call = webhook::Call {
+            id: &message.message_id,
+            correlation_id: &message.correlation_id,
+            trace_id: message.trace_id.as_deref(),
+            content_type: &content_type,
+            body,
+        };
+        sender.call(call, target, now).await
     }
 
     pub async fn copies(&self, notice: &Notice, to: &[String], now: Timestamp) -> email::Report {

@@ -226,6 +226,7 @@ fn notice(services: &Services, correlation_id: &str, now: Timestamp) -> Notice {
     Notice {
         message_id: services.ids.uuid(now),
         correlation_id: correlation_id.to_owned(),
+        trace_id: None,
         message_type: "test".to_owned(),
         created_at: now,
         title: "Test notice".to_owned(),
