@@ -39,6 +39,8 @@ pub struct Shared {
     pub copying: Notify,
     pub stopping: watch::Receiver<bool>,
     pub times: Times,
+    /// How many messages handlers of this process were done with: for those who wait for one.
+    pub handled: watch::Sender<u64>,
     /// How long the history of messages is kept.
     history_seconds: AtomicI64,
     /// Who else works on this store; none: nobody.
@@ -72,6 +74,7 @@ impl Shared {
             copying: Notify::new(),
             stopping,
             times: Times::default(),
+            handled: watch::Sender::new(0),
             history_seconds,
             nodes,
             fences: Fences::default(),

@@ -59,6 +59,7 @@ pub mod message;
 mod metrics;
 mod ownership;
 pub mod path;
+pub mod pool;
 mod posts;
 pub mod prepared;
 pub mod push;
@@ -150,6 +151,12 @@ pub async fn open(
 }
 
 impl Bus {
+    /// How many messages handlers of this process were done with so far.
+    #[must_use]
+    pub fn handled(&self) -> watch::Receiver<u64> {
+        self.shared.handled.subscribe()
+    }
+
     /// Opens the bus with the entities that are stored.
     pub async fn open(
         store: Arc<dyn Store>,

@@ -47,6 +47,8 @@ pub struct Route {
     pub key_in_url: bool,
     /// Answered by the node that has the entity of the bus which the path names.
     pub at_owner: bool,
+    /// Whether refusals are told as Splunk's collector tells them.
+    pub as_collector: bool,
     pub body_rule: BodyRule,
     pub body: Option<Content>,
     pub answers: Vec<(u16, &'static str, Option<Content>)>,
@@ -71,6 +73,7 @@ impl Route {
             params: &[],
             key_in_url: false,
             at_owner: false,
+            as_collector: false,
             body_rule: BodyRule::Document,
             body: None,
             answers: Vec::new(),
@@ -105,6 +108,12 @@ impl Route {
     #[must_use]
     pub fn at_owner(mut self) -> Self {
         self.at_owner = true;
+        self
+    }
+
+    #[must_use]
+    pub fn as_collector(mut self) -> Self {
+        self.as_collector = true;
         self
     }
 
