@@ -516,11 +516,6 @@ async fn open_nodes(
     Ok((Some(nodes), Some(forwarder)))
 }
 
-/// The file that `POST /limit` appends to.
-fn appender(path: PathBuf) -> Result<Appender, StartError> {
-    Appender::create(&path, crate::bench::limit::FILE_BYTES).map_err(|source| StartError::Write { path, source })
-}
-
 fn open_idempotency(
     store: &Arc<dyn Store>,
     clock: &Arc<dyn Clock>,
