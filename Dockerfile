@@ -6,7 +6,8 @@ COPY . .
 RUN cargo build --release --locked -p tidings
 
 FROM debian:bookworm-slim
-RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/* \
+# Tesseract and Poppler read invoices.
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates tesseract-ocr poppler-utils && rm -rf /var/lib/apt/lists/* \
     && useradd --system --home /var/lib/tidings --create-home tidings
 COPY --from=build /source/target/release/tidings /usr/local/bin/tidings
 USER tidings

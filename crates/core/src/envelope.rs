@@ -6,6 +6,9 @@ use crate::json::{BadJson, Fields};
 use crate::limits::{CORRELATION_CHARS, EXTENSIONS, NAME_CHARS, SOURCE_CHARS, SUBJECT_CHARS};
 use crate::time::{self, Timestamp};
 
+/// CloudEvents' extension for W3C trace context.
+const TRACE_PARENT: &str = "traceparent";
+
 /// An event as it is accepted: validated, with every default filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
@@ -20,6 +23,23 @@ pub struct Envelope {
     pub data: String,
     /// Fields beyond the envelope's own: name and JSON text, as they came.
     pub extensions: Vec<(String, String)>,
+}
+
+impl Envelope {
+    /// Keeps the request's `traceparent` as CloudEvents has it, unless the event brought its own.
+    pub fn join_trace(&mut self, parent: &str) {
+        let is_known = self.extensions.iter().any(|(name, _)| name == TRACE_PARENT);
+        if !is_known && self.extensions.len() < EXTENSIONS {
+            self.extensions.push((TRACE_PARENT.to_owned(), format!("\"{parent}\"")));
+        }
+    }
+
+    /// The W3C trace that the event says it belongs to.
+    #[must_use]
+    pub fn trace_id(&self) -> Option<&str> {
+        let (_, parent) = self.extensions.iter().find(|(name, _)| name == TRACE_PARENT)?;
+        crate::trace::trace_id(parent.trim_matches('"'))
+    }
 }
 
 /// One field that is wrong, and why.

@@ -12,3 +12,4 @@ pub mod message;
 pub mod pattern;
 pub mod retry;
 pub mod time;
+pub mod trace;

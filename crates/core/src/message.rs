@@ -13,6 +13,9 @@ use crate::time::Timestamp;
 /// Characters of an error that are kept; the rest of a chatty server's answer is not worth an item's space.
 pub const ERROR_CHARS: usize = 1024;
 
+/// What a message says that was called off.
+pub const CANCELLED: &str = "cancelled";
+
 /// S002-43 to S002-48
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -267,7 +270,7 @@ impl Delivery {
         }
         self.advance(Status::Failed, "cancelled")?;
         self.next_attempt_at = None;
-        self.error_message = Some("cancelled".to_owned());
+        self.error_message = Some(CANCELLED.to_owned());
         Ok(Vec::new())
     }
 

@@ -1,6 +1,9 @@
 //! Items as bytes: a version, then names and tagged values, lengths as varints.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+
+use rustc_hash::FxHashSet;
 
 use crate::item::{Item, Name, Value};
 use crate::number::Number;
@@ -91,6 +94,29 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
+/// Names that a thread knows, at the most, and their bytes.
+const KNOWN_NAMES: usize = 1000;
+const KNOWN_BYTES: usize = 40;
+
+/// The name of an attribute. There are few, and they are read over and over: each is kept once for good.
+fn known(name: &str) -> Name {
+    thread_local! {
+        static NAMES: RefCell<FxHashSet<&'static str>> = RefCell::default();
+    }
+    if name.len() > KNOWN_BYTES {
+        return Name::Owned(name.to_owned());
+    }
+    NAMES.with_borrow_mut(|names| match names.get(name) {
+        Some(known) => Name::Borrowed(known),
+        None if names.len() < KNOWN_NAMES => {
+            let kept: &'static str = Box::leak(Box::from(name));
+            names.insert(kept);
+            Name::Borrowed(kept)
+        }
+        None => Name::Owned(name.to_owned()),
+    })
+}
+
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -127,12 +153,15 @@ impl<'a> Reader<'a> {
 
     fn map(&mut self, depth: usize) -> Option<BTreeMap<Name, Value>> {
         let len = self.len()?;
-        let mut map = BTreeMap::new();
+        // In order as they stand, which a map made of all at once takes in with one pass. Not reserved: see below.
+        let mut entries = Vec::new();
         for _ in 0..len {
-            let name = self.text()?;
-            map.insert(Name::Owned(name), self.value(depth)?);
+            let name = std::str::from_utf8(self.bytes()?).ok()?;
+            // An item's own attributes are named by the program; what is inside them may be named by anybody.
+            let name = if depth == 0 { known(name) } else { Name::Owned(name.to_owned()) };
+            entries.push((name, self.value(depth)?));
         }
-        Some(map)
+        Some(BTreeMap::from_iter(entries))
     }
 
     fn value(&mut self, depth: usize) -> Option<Value> {

@@ -51,6 +51,8 @@ pub struct Index {
     pub sort: Option<KeyAttribute>,
     /// Shares the table's partition key (a "local" index on DynamoDB).
     pub local: bool,
+    /// See [`Table::read_whole`].
+    pub whole_bytes: usize,
 }
 
 impl Table {
@@ -78,7 +80,9 @@ impl Table {
     /// Adds a global index.
     #[must_use]
     pub fn index(self, name: impl Into<String>, partition: KeyAttribute, sort: Option<KeyAttribute>) -> Self {
-        self.change(|spec| spec.indexes.push(Index { name: name.into(), partition, sort, local: false }))
+        self.change(|spec| {
+            spec.indexes.push(Index { name: name.into(), partition, sort, local: false, whole_bytes: 0 })
+        })
     }
 
     /// Adds an index over the items of each partition, in another order.
@@ -86,7 +90,19 @@ impl Table {
     pub fn local_index(self, name: impl Into<String>, sort: KeyAttribute) -> Self {
         self.change(|spec| {
             let partition = spec.partition.clone();
-            spec.indexes.push(Index { name: name.into(), partition, sort: Some(sort), local: true });
+            let sort = Some(sort);
+            spec.indexes.push(Index { name: name.into(), partition, sort, local: true, whole_bytes: 0 });
+        })
+    }
+
+    /// Says that long stretches of an index are read. An engine may keep items of up to `bytes` bytes beside their
+    /// entries in it, so that none has to be looked for; it means nothing else.
+    #[must_use]
+    pub fn read_whole(self, index: &str, bytes: usize) -> Self {
+        self.change(|spec| {
+            for known in spec.indexes.iter_mut().filter(|known| known.name == index) {
+                known.whole_bytes = bytes;
+            }
         })
     }
 

@@ -1,5 +1,8 @@
 //! The whole system put together: `App::open` opens the store and binds, `App::run` serves until told to stop.
 
+mod files;
+mod listeners;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,18 +10,19 @@ use std::time::Duration;
 
 use tidings_core::ids::IdSource;
 use tidings_core::time::Clock;
-use tidings_store::embedded::Embedded;
+use tidings_store::embedded::{Archive, Embedded};
 use tidings_store::{Store, Table};
 use tokio::net::TcpListener;
 
 use crate::alerts::follow::AlertFollower;
 use crate::alerts::{self, Alerts};
+use crate::archive;
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
 use crate::bus::{self, Bus};
 use crate::business::{self, Business};
 use crate::channel::ntfy::BuiltIn;
-use crate::config::{Config, Listen};
+use crate::config::Config;
 use crate::engine::{self, Opened};
 use crate::events::{Events, Live, record};
 use crate::figures::{self, Figures};
@@ -36,10 +40,14 @@ use crate::rules::notice::Settings;
 use crate::rules::{self, Rules};
 use crate::schedules::Schedules;
 use crate::secrets;
+use crate::tickets::callers::Callers;
 use crate::tickets::{self, Tickets};
 use crate::tokens::{self, NewToken, Scope, Tokens};
 use crate::workers::Workers;
 use crate::{push, schedules};
+
+use files::{appender, write_file, write_private};
+use listeners::{Listeners, bind};
 
 /// How often expired items are removed, and how many at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -138,12 +146,6 @@ pub struct App {
     pub first_token: Option<PathBuf>,
 }
 
-/// The addresses that are taken.
-struct Listeners {
-    api: TcpListener,
-    push: Option<TcpListener>,
-}
-
 /// Every table of the system; the messages' is named after the stage.
 #[must_use]
 pub fn tables(stage: &str) -> Vec<Table> {
@@ -162,6 +164,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         alerts::record::sources_table(),
         alerts::record::rest_table(),
         alerts::accounts::table(),
+        alerts::digest::table(),
         alerts::poller::table(),
         push::table(),
         schedules::table(),
@@ -223,11 +226,10 @@ impl App {
         let limit = limit_file.map(appender).transpose()?;
         let workers = Workers::default();
         let bus = bus::open(&config, &store, &clock, &ids, workers.stopping()).await?;
-        let live = Live::default();
-        let arrivals: Arc<inbox::Live> = Arc::default();
+        let (live, arrivals) = (Live::default(), Arc::<inbox::Live>::default());
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
-        let messages = Messages::new(Arc::clone(&store), &config, vec![Arc::new(AlertFollower)]);
-        let messages = Arc::new(messages.map_err(StartError::Unsupported)?);
+        let callers = Arc::new(Callers::open(&*store, &*ids).await?);
+        let messages = open_messages(&store, &config, &callers)?;
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -239,26 +241,28 @@ impl App {
         )
         .signalling(Arc::clone(&messages.signals))
         .announcing(Arc::clone(&arrivals))
+        .hashing(Arc::clone(&callers))
         .forwarding(Arc::clone(&bus));
         let push = open_push(&config, &listeners, &ingest).await?;
         let ingest = Arc::new(ingest);
-        let tickets = Arc::new(Tickets::open(&ingest, &config).await?);
+        let tickets = Arc::new(Tickets::new(&ingest, callers, &config));
         let audit = Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock)));
         let business = Business::new(&ingest, &bus, &messages, &audit, &config);
-        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>));
-        let senders = senders.with_tickets(Arc::clone(&tickets)).with_bus(Arc::clone(&bus));
+        let senders = Senders::new(&config, push.clone().map(|push| push as Arc<dyn BuiltIn>))
+            .with_tickets(Arc::clone(&tickets))
+            .with_bus(Arc::clone(&bus))
+            .with_ingest(Arc::clone(&ingest));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
         let figures = open_figures(&ingest, &messages);
         let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
-        let hours = config.retention.idempotency_hours;
         let parts = Parts {
             figures,
             incidents: Arc::new(Incidents::new(&ingest, gauges, &config)),
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit,
             sealer,
-            idempotency: Idempotency::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), hours),
+            idempotency: open_idempotency(&store, &clock, &ids, &config),
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
@@ -292,6 +296,10 @@ impl App {
         let push_url = services.config.push.listen.address().map(|address| format!("http://{address}"));
         let first_token = services.make_first_token().await?;
         services.take_authorized_accounts(&services.config.process_alerts).await?;
+        let map = inbox::sync::wanted(&services.config);
+        if let Some(map) = map.map_err(|bad| StartError::Unsupported(inbox::sync::sentence(&bad)))? {
+            inbox::sync::apply(&services, map).await?;
+        }
         Ok(Self { services, listeners, url, push_url, first_token })
     }
 
@@ -359,14 +367,17 @@ impl Services {
             messages::deliver::start(self);
         }
         self.start_audit_pollers();
+        alerts::digest::start(self);
         self.start_parameter_refresh();
         messages::dead::start(self);
         if let Some(embedded) = &self.embedded {
             let (embedded, metrics) = (Arc::clone(embedded), Arc::clone(&self.metrics));
+            let archive = Arc::new(archive::Files::of(&self.config, &self.clock));
             self.workers.spawn("sweep", SWEEP_EVERY, move || {
-                let (embedded, metrics) = (Arc::clone(&embedded), Arc::clone(&metrics));
+                let (embedded, metrics, archive) = (Arc::clone(&embedded), Arc::clone(&metrics), Arc::clone(&archive));
                 async move {
-                    let swept = embedded.sweep(SWEEP_MOST).await.map_err(|e| e.to_string())?;
+                    let archive = archive.as_ref().as_ref().map(|files| files as &dyn Archive);
+                    let swept = embedded.sweep_into(archive, SWEEP_MOST).await.map_err(|e| e.to_string())?;
                     metrics.expired.inc_by(swept as u64);
                     Ok(())
                 }
@@ -412,7 +423,7 @@ impl Services {
             store: Arc::clone(&self.store),
             book: Arc::clone(&self.rules.book),
             metrics: Arc::clone(&self.metrics),
-            settings: Settings::of(&self.config),
+            settings: Settings::of(&self.config).with_callers(Arc::clone(self.tickets.callers())),
             signals: Arc::clone(&self.messages.signals),
             bus: Some(Arc::clone(&self.bus)),
             arrivals: Arc::clone(&self.inbox.live),
@@ -444,9 +455,19 @@ impl Services {
     }
 }
 
-/// The file that `POST /limit` appends to.
-fn appender(path: PathBuf) -> Result<Appender, StartError> {
-    Appender::create(&path, crate::bench::limit::FILE_BYTES).map_err(|source| StartError::Write { path, source })
+fn open_idempotency(
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    ids: &Arc<dyn IdSource>,
+    config: &Config,
+) -> Idempotency {
+    let hours = config.retention.idempotency_hours;
+    Idempotency::new(Arc::clone(store), Arc::clone(clock), Arc::clone(ids), hours)
+}
+
+fn open_messages(store: &Arc<dyn Store>, config: &Config, callers: &Arc<Callers>) -> Result<Arc<Messages>, StartError> {
+    let messages = Messages::new(Arc::clone(store), config, vec![Arc::new(AlertFollower)]);
+    Ok(Arc::new(messages.map_err(StartError::Unsupported)?.hashing(Arc::clone(callers))))
 }
 
 /// The built-in push server, if it has an address.
@@ -461,49 +482,4 @@ async fn open_push(config: &Config, listeners: &Listeners, parts: &Ingest) -> Re
 fn open_figures(ingest: &Ingest, messages: &Messages) -> Arc<Figures> {
     let (store, clock, metrics) = (Arc::clone(&ingest.store), Arc::clone(&ingest.clock), Arc::clone(&ingest.metrics));
     Arc::new(Figures::new(store, clock, metrics, Arc::clone(&messages.signals)))
-}
-
-/// Listens on the configured addresses, and puts the ports that were given into the configuration.
-async fn bind(config: &mut Config) -> Result<Listeners, StartError> {
-    let (api, address) = listen(config.listen, "--listen").await?;
-    config.set_listen(address);
-    let push = match config.push.listen.address() {
-        Some(address) => {
-            let (listener, address) = listen(address, "push.listen").await?;
-            config.push.listen = Listen::on(address);
-            Some(listener)
-        }
-        None => None,
-    };
-    Ok(Listeners { api, push })
-}
-
-async fn listen(address: SocketAddr, setting: &'static str) -> Result<(TcpListener, SocketAddr), StartError> {
-    let bound = async {
-        let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    };
-    bound.await.map_err(|source| StartError::Listen { address, setting, source })
-}
-
-fn write_file(path: &std::path::Path, text: &str) -> Result<(), StartError> {
-    let temporary = path.with_extension("new");
-    std::fs::write(&temporary, text)
-        .and_then(|()| std::fs::rename(&temporary, path))
-        .map_err(|source| StartError::Write { path: path.to_owned(), source })
-}
-
-/// Writes a file that nobody else can read, not even for a moment.
-fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let temporary = path.with_extension("new");
-    let _ = std::fs::remove_file(&temporary);
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    writeln!(file, "{text}")?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    // The store will know the token; after a power cut the file must be there too, or nobody gets in.
-    path.parent().map_or(Ok(()), |dir| std::fs::File::open(dir)?.sync_all())
 }

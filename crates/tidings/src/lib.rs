@@ -6,6 +6,7 @@
 pub mod admin;
 pub mod alerts;
 pub mod app;
+pub mod archive;
 pub mod audit;
 pub mod aws;
 pub mod bench;

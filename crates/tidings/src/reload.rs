@@ -90,6 +90,7 @@ impl Services {
         };
         let mut new = source().map_err(|problems| refused(&problems))?;
         let (schedules, process_alerts) = (new.schedules.clone(), new.process_alerts.clone());
+        let map = crate::inbox::sync::wanted(&new).map_err(|bad| map_refused(&bad))?;
         let difference = {
             let mut current = self.reload.current.lock().unwrap_or_else(PoisonError::into_inner);
             if new.listen.port() == 0 {
@@ -109,12 +110,23 @@ impl Services {
         };
         self.schedules.load(&schedules, self.clock.now()).await?;
         self.take_authorized_accounts(&process_alerts).await?;
+        if let Some(map) = map {
+            crate::inbox::sync::apply(self, map).await?;
+        }
         let details = json!({ "changed": difference.changed, "needs_restart": difference.needs_restart });
         let action = Action::new("config.reload", "config", "file").details(details);
         self.audit.record_with(user, correlation_id, action, Vec::new()).await?;
         tracing::info!(changed = ?difference.changed, needs_restart = ?difference.needs_restart, "configuration reloaded");
         Ok(difference)
     }
+}
+
+fn map_refused(bad: &[crate::inbox::import::BadLine]) -> Problem {
+    let errors = bad.iter().map(|bad| {
+        let line = if bad.line == 0 { String::new() } else { format!(" (line {})", bad.line) };
+        FieldError::new("notification_center.map_file", format!("{}{line}", bad.message))
+    });
+    Problem { detail: crate::inbox::sync::sentence(bad), ..Problem::invalid(errors.collect()) }
 }
 
 fn refused(problems: &Problems) -> Problem {

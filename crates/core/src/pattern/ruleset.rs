@@ -173,6 +173,8 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
         }
         let mut ids: Vec<&K> = matched.iter().filter_map(|&rule| self.names.get(rule as usize)?.as_ref()).collect();
         ids.sort_unstable();
+        // A rule that is decided by its key alone may have been called up by two of its values.
+        ids.dedup();
         Ok(ids)
     }
 

@@ -165,6 +165,7 @@ async fn an_index_that_lacks_attributes_is_found() {
 }
 
 /// What DynamoDB Local does not have, as the service would answer.
+// S002-74, S002-75
 #[tokio::test]
 async fn backups_tags_and_encryption_are_compared_where_they_are_told() {
     let prefix = format!("{}-", unique());

@@ -105,6 +105,21 @@ pub async fn an_index_gives_whole_items(suite: &Suite) {
     }
 }
 
+pub async fn an_index_gives_items_as_they_are_now(suite: &Suite) {
+    let (table, pk) = (&suite.tables.text, suite.own("p"));
+    let key = Key::with_sort(&pk, "a");
+    suite.put(table, row(&pk, "a").with("group", &pk).with("rank", 1)).await;
+    // Short, longer than what may stand beside an entry, and short again.
+    for note in ["one".to_owned(), "x".repeat(500), "two".to_owned()] {
+        let change = Change::Set("note".into(), Value::from(&note));
+        suite.write(vec![Write::update(table, key.clone(), vec![change])]).await;
+        let found = suite.all(table, Query::new(&pk).index(BY_GROUP)).await;
+        assert_eq!(found, vec![row(&pk, "a").with("group", &pk).with("rank", 1).with("note", &note)]);
+    }
+    suite.write(vec![Write::delete(table, key)]).await;
+    assert_eq!(suite.all(table, Query::new(&pk).index(BY_GROUP)).await, vec![]);
+}
+
 /// Which order such items have is up to the engine; that all of them are there, once, is not.
 pub async fn an_index_may_lack_a_sort_key(suite: &Suite) {
     let table = &suite.tables.text;

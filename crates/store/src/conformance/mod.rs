@@ -91,6 +91,7 @@ macro_rules! conformance_tests {
             indexes::an_index_key_must_be_of_its_type
             indexes::an_index_key_must_not_be_empty
             indexes::an_index_gives_whole_items
+            indexes::an_index_gives_items_as_they_are_now
             indexes::an_index_may_lack_a_sort_key
             indexes::a_local_index_keeps_to_its_partition
             indexes::an_unknown_index_is_refused

@@ -46,6 +46,7 @@ impl Default for Tables {
         let text = Table::new("conformance-text", "pk", KeyKind::S)
             .sort("sk", KeyKind::S)
             .index(BY_GROUP, ("group".into(), KeyKind::S), Some(("rank".into(), KeyKind::N)))
+            .read_whole(BY_GROUP, 200)
             .index(BY_OWNER, ("owner".into(), KeyKind::S), None)
             .index(BY_CODE, ("group".into(), KeyKind::S), Some(("code".into(), KeyKind::B)))
             .local_index(BY_TITLE, ("title".into(), KeyKind::S))

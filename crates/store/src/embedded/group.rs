@@ -116,7 +116,7 @@ impl Group {
         for pending in items {
             for entry in pending.gone {
                 // An entry in a list stays there, and leads to nothing any more.
-                if !pending.new.contains(&entry) {
+                if !pending.new.iter().any(|new| new.key == entry.key) {
                     batch.remove(&spaces.index, entry.key);
                 }
             }
@@ -124,7 +124,7 @@ impl Group {
                 let shared = entry.shared.and_then(|len| entry.key.get(..len));
                 // A list goes when its items expire, so those that never do are in none.
                 let (Some(shared), Some(expires)) = (shared, pending.expires) else {
-                    batch.insert(&spaces.index, entry.key, Slice::from([]));
+                    batch.insert(&spaces.index, entry.key, entry.value);
                     continue;
                 };
                 if let Some(crowd) = crowds.get_mut(shared) {

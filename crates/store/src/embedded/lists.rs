@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use fjall::{Keyspace, Readable, Snapshot};
+use fjall::{Keyspace, Readable, Slice, Snapshot};
 
 use super::keys;
 use super::read::read_failed;
@@ -17,6 +17,8 @@ pub struct Found {
     pub entry: Vec<u8>,
     /// Whether it comes from a list; then its item may have gone since.
     pub in_list: bool,
+    /// The item, if it stands beside its entry.
+    pub whole: Option<Slice>,
 }
 
 pub struct Entries<'a> {
@@ -29,7 +31,7 @@ pub struct Entries<'a> {
     lists: Option<(KeyKind, usize)>,
     stream: fjall::Iter,
     /// The next entry that stands alone.
-    alone: Option<Vec<u8>>,
+    alone: Option<(Vec<u8>, Slice)>,
     /// Entries from lists that were read and not given yet.
     listed: BTreeSet<Vec<u8>>,
     /// Whose lists were read last.
@@ -79,18 +81,20 @@ impl<'a> Entries<'a> {
                     self.read_lists(shared.to_vec())?;
                 }
             }
-            self.alone = (*key >= *self.low && *key < *self.high).then(|| key.to_vec());
+            self.alone = (*key >= *self.low && *key < *self.high).then(|| (key.to_vec(), value));
         }
         let listed = if self.descending { self.listed.last() } else { self.listed.first() };
-        let is_next = |listed: &Vec<u8>, alone: &Vec<u8>| if self.descending { listed > alone } else { listed < alone };
+        let is_next = |listed: &Vec<u8>, (alone, _): &(Vec<u8>, Slice)| {
+            if self.descending { listed > alone } else { listed < alone }
+        };
         if listed.is_some_and(|listed| self.alone.as_ref().is_none_or(|alone| is_next(listed, alone))) {
             let entry = if self.descending { self.listed.pop_last() } else { self.listed.pop_first() };
-            return Ok(entry.map(|entry| Found { entry, in_list: true }));
+            return Ok(entry.map(|entry| Found { entry, in_list: true, whole: None }));
         }
-        let Some(entry) = self.alone.take() else { return Ok(None) };
+        let Some((entry, whole)) = self.alone.take() else { return Ok(None) };
         // An item that was written again may stand in both places.
         self.listed.remove(&entry);
-        Ok(Some(Found { entry, in_list: false }))
+        Ok(Some(Found { entry, in_list: false, whole: (!whole.is_empty()).then_some(whole) }))
     }
 
     /// Takes in the entries of all lists that share a start.

@@ -30,6 +30,7 @@ use tidings_core::time::Clock;
 use tokio::sync::{mpsc, oneshot};
 
 pub use backup::{BackupSummary, restore};
+pub use sweep::Archive;
 
 use crate::codec;
 use crate::item::{Item, Key};
@@ -432,8 +433,8 @@ fn build_indexes(db: &Database, spaces: &Keyspaces, table: &Table, ids: &TableId
     for pair in spaces.items(ids.apart).prefix(ids.table.to_be_bytes()) {
         let (key, value) = pair.into_inner().map_err(read_failed)?;
         let item = codec::decode(&value)?;
-        for entry in plan::entries(table, ids, &key, &item)? {
-            batch.insert(&spaces.index, entry.key, fjall::Slice::from([]));
+        for entry in plan::stored(table, ids, &key, &item, item.size())?.entries {
+            batch.insert(&spaces.index, entry.key, entry.value);
         }
         if batch.len() >= 10_000 {
             write(std::mem::replace(&mut batch, db.batch()))?;

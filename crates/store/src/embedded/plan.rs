@@ -48,11 +48,15 @@ pub struct Stored {
 }
 
 /// An index entry that leads to an item.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Entry {
     pub key: Vec<u8>,
     /// How much of it the entries of one list have in common, if it may be in one.
     pub shared: Option<usize>,
+    /// Whether the item itself stands beside it, if it is no larger than this.
+    pub whole_bytes: usize,
+    /// The item, where it stands beside it; else nothing.
+    pub value: Slice,
 }
 
 pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
@@ -114,8 +118,12 @@ pub fn item_key(table: &Table, ids: &TableIds, item: &Item) -> Result<Slice, Err
 
 /// The bytes and entries of an item of that size.
 pub fn stored(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item, size: usize) -> Result<Stored, Error> {
-    let entries = entries(table, ids, item_key, item)?;
-    Ok(Stored { bytes: Slice::from(codec::encode_sized(item, size)), entries, expiry: table.expiry_of(item) })
+    let mut entries = entries(table, ids, item_key, item)?;
+    let bytes = Slice::from(codec::encode_sized(item, size));
+    for entry in entries.iter_mut().filter(|entry| bytes.len() <= entry.whole_bytes) {
+        entry.value = bytes.clone();
+    }
+    Ok(Stored { bytes, entries, expiry: table.expiry_of(item) })
 }
 
 /// The index entries that lead to an item, which has been checked.
@@ -130,7 +138,9 @@ pub fn entries(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item) -> R
         let key = keys::index_entry_of_item(*id, index, item, &own, same_sort(table, index));
         entries.extend(key.map(|key| {
             let shared = list_bytes(table, index).and_then(|bytes| keys::shared_len(&key, index.partition.1, bytes));
-            Entry { key, shared }
+            // What stands in a list has no room for an item.
+            let whole_bytes = if shared.is_some() { 0 } else { index.whole_bytes };
+            Entry { key, shared, whole_bytes, value: Slice::from([]) }
         }));
     }
     Ok(entries)

@@ -53,7 +53,10 @@ impl Reader<'_> {
         let lists = list_bytes(table, index).map(|bytes| (index.partition.1, bytes));
         let entries = Entries::new(&snapshot, &self.spaces.index, low, high, query.descending, lists);
         self.pages(table, Some(index), query, entries, |found| {
-            let Found { entry, in_list } = found?;
+            let Found { entry, in_list, whole } = found?;
+            if let Some(bytes) = whole {
+                return codec::decode(&bytes).map(Some);
+            }
             let item_key = keys::item_of_index_entry(ids.table, &entry, &kinds, same_sort)
                 .ok_or_else(|| Error::Corrupt(format!("an entry of index {} cannot be read", index.name)))?;
             let item = snapshot.get(self.spaces.items(ids.apart), &item_key).map_err(read_failed)?;

@@ -3,24 +3,62 @@
 use fjall::Slice;
 
 use super::commit::Request;
-use super::{Embedded, keys, read_failed};
-use crate::Error;
+use super::{Embedded, codec, keys, read_failed};
+use crate::{Error, Item, Table};
 
 /// Items handled in one transaction of the committer, about: lists are taken whole.
 const BATCH: usize = 500;
 
+/// Who is shown expired items before they are removed.
+pub trait Archive: Send + Sync {
+    /// Whether it wants those of this table.
+    fn wants(&self, table: &Table) -> bool;
+
+    /// Keeps them for good: they are removed as soon as it returns, and stay if it fails. After a crash it may be shown
+    /// some of them again.
+    ///
+    /// # Errors
+    ///
+    /// If they are not safely kept.
+    fn keep(&self, items: &[(&Table, Item)]) -> Result<(), Error>;
+}
+
 impl Embedded {
     /// Removes items that have expired, at most about `most`; answers how many.
     pub async fn sweep(&self, most: usize) -> Result<usize, Error> {
+        self.sweep_into(None, most).await
+    }
+
+    /// The same, and shows them to `archive` first.
+    pub async fn sweep_into(&self, archive: Option<&dyn Archive>, most: usize) -> Result<usize, Error> {
         let mut swept = 0;
         while swept < most {
             let due = self.due(BATCH.min(most - swept))?;
             if due.is_empty() {
                 break;
             }
+            if let Some(archive) = archive {
+                self.show(archive, &due)?;
+            }
             swept += self.submit(|reply| Request::Sweep(due, reply)).await??;
         }
         Ok(swept)
+    }
+
+    fn show(&self, archive: &dyn Archive, due: &[(Slice, Slice)]) -> Result<(), Error> {
+        let now = self.shared.clock.now().as_second();
+        let mut items = Vec::new();
+        for key in due.iter().flat_map(|(_, list)| keys::keys_of_list(list)) {
+            let Some((table, ids)) = self.shared.tables.of_item_key(key) else { continue };
+            if !archive.wants(table) {
+                continue;
+            }
+            let bytes = self.spaces.items(ids.apart).get(key).map_err(read_failed)?;
+            let item = bytes.map(|bytes| codec::decode(&bytes)).transpose()?;
+            // Nothing brings an expired item back but a write that gives it another expiry.
+            items.extend(item.filter(|item| table.is_expired(item, now)).map(|item| (table, item)));
+        }
+        if items.is_empty() { Ok(()) } else { archive.keep(&items) }
     }
 
     /// The oldest lists that are due, with at least `items` items together if there are so many.

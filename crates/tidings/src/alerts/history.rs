@@ -14,8 +14,6 @@ const PAGE_BYTES: usize = 8 * 1024 * 1024;
 /// Alerts asked for at once where a filter leaves most of them out.
 const FILTERED: usize = 1000;
 
-const MONTH_SECONDS: i64 = 30 * 86_400;
-
 /// Which alerts a reader wants. Times are whole seconds, both included.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Selection {
@@ -27,9 +25,6 @@ pub struct Selection {
     pub correlation_id: Option<String>,
     /// Those of authorised accounts, or the others; `None` takes both.
     pub suppressed: Option<bool>,
-    /// Months that are wanted as a whole may come in the order in which they are stored: without a leap from the index
-    /// to each alert, a long export is several times as quick.
-    pub any_order: bool,
 }
 
 /// A page, and the place after its end.
@@ -87,7 +82,7 @@ impl Walk<'_> {
     /// Takes from one partition; says whether the page is done.
     async fn part(&mut self, store: &dyn Store, part: &str, limit: usize) -> Result<bool, Error> {
         let table = record::table();
-        let index = self.selection.index(part).map(|name| table.index_named(name)).transpose()?;
+        let index = self.selection.index().map(|name| table.index_named(name)).transpose()?;
         loop {
             // One more than is wanted shows whether there is a next page.
             let wanted = (limit + 1).saturating_sub(self.rows.items.len()).max(1);
@@ -123,24 +118,16 @@ impl Walk<'_> {
 
 impl Selection {
     /// The index that leads to the fewest alerts; a correlation id is the start of the table's own sort keys.
-    fn index(&self, part: &str) -> Option<&'static str> {
+    fn index(&self) -> Option<&'static str> {
         match (&self.correlation_id, &self.actor_id) {
             (Some(_), _) => None,
             (None, Some(_)) => Some(BY_ACTOR),
-            (None, None) if self.any_order && self.takes_most_of(part) => None,
             (None, None) => Some(BY_TIME),
         }
     }
 
     fn partition_attribute(&self) -> &'static str {
         if self.correlation_id.is_none() && self.actor_id.is_some() { "ActorId" } else { "PartitionKey" }
-    }
-
-    /// Whether at least half of a month's days are wanted.
-    fn takes_most_of(&self, month: &str) -> bool {
-        let Some(first) = first_second(month) else { return false };
-        let wanted = self.to.min(first + MONTH_SECONDS) - self.from.max(first);
-        wanted >= MONTH_SECONDS / 2
     }
 
     /// Whether much of what a query gives may not fit.
@@ -166,7 +153,7 @@ impl Selection {
 
     fn query(&self, part: &str) -> Query {
         let query = Query::new(part).descending();
-        match (self.index(part), &self.correlation_id) {
+        match (self.index(), &self.correlation_id) {
             (None, Some(id)) => query.prefix(format!("{id}-")),
             (None, None) => query,
             (Some(index), _) => query.index(index).range(Range::Between(self.from.into(), self.to.into())),

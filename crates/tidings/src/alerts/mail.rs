@@ -10,8 +10,10 @@ use uuid::Uuid;
 use super::limits::MAILED_RAW_CHARS;
 use super::record::ATTRIBUTES;
 use crate::channel::email::escape;
+use crate::config::process_alerts::ProcessAlerts;
 use crate::messages::record::ALERT_NOTIFICATION;
 use crate::messages::{Message, NewMessage};
+use crate::rules::template::{Fields, Template};
 
 /// The field of a message's payload that leads back to the alert it is about.
 pub const ABOUT: &str = "process_change";
@@ -24,6 +26,41 @@ pub struct Letterhead {
     pub public_url: String,
     pub stage: String,
     pub keep_seconds: i64,
+    /// Of those that the configuration names, what it says.
+    pub templates: Templates,
+}
+
+/// The mail in the operator's own words.
+#[derive(Debug, Clone, Default)]
+pub struct Templates {
+    pub subject: Option<Template>,
+    pub text: Option<Template>,
+    pub html: Option<Template>,
+}
+
+impl Templates {
+    #[must_use]
+    pub fn of(settings: &ProcessAlerts) -> Self {
+        // What was checked with the configuration can be parsed.
+        let parse = |source: &Option<String>| source.as_deref().and_then(|source| Template::parse(source).ok());
+        Self { subject: parse(&settings.subject), text: parse(&settings.text), html: parse(&settings.html) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.subject.is_none() && self.text.is_none() && self.html.is_none()
+    }
+}
+
+/// What a template makes of an alert; what fails is said in the log, and the mail says it as Tidings would.
+fn filled(template: Option<&Template>, fill: impl Fn(&Template) -> Result<String, String>) -> Option<String> {
+    match fill(template?) {
+        Ok(text) if !text.trim().is_empty() => Some(text),
+        Ok(_) => None,
+        Err(error) => {
+            tracing::warn!(error, "a template of [process_alerts] failed; the mail has its usual text");
+            None
+        }
+    }
 }
 
 /// The id of the `number`th message about an alert, from 0: derived, so that whoever makes it makes the same one.
@@ -39,13 +76,17 @@ impl Letterhead {
         if self.recipients.is_empty() {
             return None;
         }
-        let text = |name: &str| record.str(name).unwrap_or_default();
-        let (partition, sort) = (text("PartitionKey"), text("SortKey"));
-        let link = self.link(text("CorrelationId"));
-        let title = title(record);
+        let attribute = |name: &str| record.str(name).unwrap_or_default();
+        let (partition, sort) = (attribute("PartitionKey"), attribute("SortKey"));
+        let link = self.link(attribute("CorrelationId"));
+        let own = &self.templates;
+        let fields = if own.is_empty() { Fields::of("{}") } else { fields(record, &link) };
+        let title = filled(own.subject.as_ref(), |subject| subject.line(&fields)).unwrap_or_else(|| title(record));
+        let text = filled(own.text.as_ref(), |text| text.text(&fields));
+        let html = filled(own.html.as_ref(), |html| html.html(&fields));
         let mut payload = Map::new();
-        payload.insert("text".to_owned(), plain(record, &title, &link).into());
-        payload.insert("html".to_owned(), html(record, &title, &link).into());
+        payload.insert("text".to_owned(), text.unwrap_or_else(|| plain(record, &title, &link)).into());
+        payload.insert("html".to_owned(), html.unwrap_or_else(|| self::html(record, &title, &link)).into());
         payload.insert("title".to_owned(), title.into());
         payload.insert("click_url".to_owned(), link.into());
         let about = json!({ "PartitionKey": partition, "SortKey": sort, "TTL": record.int("TTL") });
@@ -59,7 +100,7 @@ impl Letterhead {
             stage: &self.stage,
             message_type: ALERT_NOTIFICATION,
             payload,
-            correlation_id: text("CorrelationId"),
+            correlation_id: attribute("CorrelationId"),
             channel: "email",
             target,
             secret: None,
@@ -72,13 +113,26 @@ impl Letterhead {
     }
 
     /// The event in the dashboard.
-    fn link(&self, correlation_id: &str) -> String {
+    pub(super) fn link(&self, correlation_id: &str) -> String {
         let id: String = form_urlencoded::byte_serialize(correlation_id.as_bytes()).collect();
         format!("{}/ui/trace/{}", self.public_url.trim_end_matches('/'), id.replace('+', "%20"))
     }
 }
 
-fn title(record: &Item) -> String {
+/// An alert as templates see it: its attributes by name, and where it is in the dashboard.
+fn fields(record: &Item, link: &str) -> Fields {
+    let value = |value: &Value| match value {
+        Value::S(text) => Some(Json::from(text.as_str())),
+        Value::N(number) => number.to_i64().map(Json::from),
+        Value::Bool(flag) => Some(Json::from(*flag)),
+        _ => None,
+    };
+    let known = ATTRIBUTES.into_iter().filter_map(|name| Some((name.to_owned(), value(record.get(name)?)?)));
+    let all: Map<String, Json> = known.chain([("link".to_owned(), link.into())]).collect();
+    Fields::of(&Json::Object(all).to_string())
+}
+
+pub(super) fn title(record: &Item) -> String {
     let text = |name: &str| record.str(name).unwrap_or_default();
     let mut title = format!("Process change: {} by {}", text("Action"), text("ActorDisplayName"));
     if let Some(process) = record.str("ProcessName") {
@@ -88,7 +142,7 @@ fn title(record: &Item) -> String {
 }
 
 /// Every attribute that has a value, in the seed's order, as people read them. What the mail itself changes is left out.
-fn rows(record: &Item) -> impl Iterator<Item = (&'static str, String)> + '_ {
+pub(super) fn rows(record: &Item) -> impl Iterator<Item = (&'static str, String)> + '_ {
     let told = |name: &&&str| !name.starts_with("Alert") && **name != "RetryCount" && **name != "RawEventJson";
     ATTRIBUTES.iter().filter(told).filter_map(|name| Some((*name, shown(name, record.get(name)?))))
 }

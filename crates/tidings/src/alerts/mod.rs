@@ -1,11 +1,12 @@
 //! Process change alerts (seed 000): "who changed our process template?"
 //!
 //! `shapes` finds audit events in requests, `entry` reads one, `receive` stores it with its record (`record`) and its
-//! mail (`mail`) in the event's own transaction; `follow` keeps the record in step with the mail. `history` reads them
+//! mail (`mail`) in the event's own transaction; `follow` keeps the record in step with the mail. `digest` tells many in one mail. `history` reads them
 //! back, `poller` asks Azure DevOps for what nobody sends, `accounts` knows whose changes are expected.
 
 pub mod accounts;
 pub mod actions;
+pub mod digest;
 mod entry;
 mod export;
 pub mod follow;
@@ -33,7 +34,7 @@ pub use receive::{Receipt, SOURCE};
 
 use crate::config::Config;
 use crate::config::process_alerts::ProcessAlerts;
-use mail::Letterhead;
+use mail::{Letterhead, Templates};
 
 const DAY_SECONDS: i64 = 86_400;
 
@@ -42,8 +43,8 @@ pub struct Alerts {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     pub accounts: Accounts,
-    /// As the last reload left them.
-    settings: RwLock<Arc<ProcessAlerts>>,
+    /// As the last reload left them, and the templates among them.
+    settings: RwLock<(Arc<ProcessAlerts>, Templates)>,
     public_url: String,
     stage: String,
     /// How long an alert is kept.
@@ -60,7 +61,7 @@ impl Alerts {
             accounts: Accounts::new(Arc::clone(&store)),
             store,
             clock,
-            settings: RwLock::new(Arc::new(config.process_alerts.clone())),
+            settings: RwLock::new(known(&config.process_alerts)),
             public_url: config.public_url.clone(),
             stage: config.stage.as_str().to_owned(),
             keep_seconds: seconds(config.retention.alerts_days),
@@ -71,21 +72,28 @@ impl Alerts {
 
     /// What of a new configuration counts at once.
     pub fn take_over(&self, new: &ProcessAlerts) {
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new.clone());
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = known(new);
     }
 
     fn settings(&self) -> Arc<ProcessAlerts> {
-        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner).0)
     }
 
     fn letterhead(&self) -> Letterhead {
+        let known = self.settings.read().unwrap_or_else(PoisonError::into_inner);
+        let (settings, templates) = &*known;
         Letterhead {
-            recipients: self.settings().recipients.clone(),
+            recipients: settings.recipients.clone(),
+            templates: templates.clone(),
             public_url: self.public_url.clone(),
             stage: self.stage.clone(),
             keep_seconds: self.messages_seconds,
         }
     }
+}
+
+fn known(settings: &ProcessAlerts) -> (Arc<ProcessAlerts>, Templates) {
+    (Arc::new(settings.clone()), Templates::of(settings))
 }
 
 impl crate::app::Services {

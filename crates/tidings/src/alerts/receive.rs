@@ -10,6 +10,7 @@ use tidings_core::limits::{NAME_CHARS, SUBJECT_CHARS};
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Store};
 
+use super::digest;
 use super::entry::{Change, Reading, read};
 use super::limits::{EVENT_BYTES, RAW_BYTES};
 use super::record::{self, NewAlert};
@@ -139,8 +140,11 @@ impl Alerts {
         if expires_at <= now.as_second() {
             return Judged::Told(Receipt::new("expired", Some(source_id), change.correlation_id));
         }
+        let suppressed_by = accounts::matching(authorized, &change.identities).cloned();
+        let told = suppressed_by.is_none() && !settings.recipients.is_empty();
         Judged::Alert(Box::new(NewAlert {
-            suppressed_by: accounts::matching(authorized, &change.identities).cloned(),
+            suppressed_by,
+            digest_at: digest::next(settings.digest_seconds, now).filter(|_| told),
             correlation_id: change.correlation_id.clone().unwrap_or_else(|| correlation_id.to_owned()),
             source_id,
             change,
@@ -166,17 +170,15 @@ impl Alerts {
             data: data(alert),
             extensions: Vec::new(),
         };
-        let message = match alert.suppressed_by {
-            Some(_) => None,
-            None => self.letterhead().message(&alert.item(), Some(&alert.source_id), 0, now),
+        let message = match (&alert.suppressed_by, alert.digest_at) {
+            (None, None) => self.letterhead().message(&alert.item(), Some(&alert.source_id), 0, now),
+            _ => None,
         };
+        let mut writes = alert.writes();
+        writes.extend(alert.digest_at.map(|_| digest::member(&alert.item())));
         Arrival {
             envelope,
-            with: Companions {
-                writes: alert.writes(),
-                messages: message.into_iter().collect(),
-                ..Companions::default()
-            },
+            with: Companions { writes, messages: message.into_iter().collect(), ..Companions::default() },
         }
     }
 

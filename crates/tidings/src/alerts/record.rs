@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use tidings_core::time::Timestamp;
 use tidings_store::{Item, Key, KeyKind, Table, Write};
 
+use super::digest;
 use super::entry::{AREA, Change};
 use super::limits::RAW_INLINE_BYTES;
 
@@ -35,11 +36,17 @@ pub const ATTRIBUTES: [&str; 22] = [
 ];
 /// The account whose change it is, if that keeps it from being alerted.
 pub const SUPPRESSED_BY: &str = "SuppressedBy";
+/// The message that tells of it together with others (S000-48).
+pub const DELIVERY_ID: &str = "DeliveryId";
+/// Says of an alert that it waits for the next digest, and where.
+pub const DIGEST_PLACE: &str = "DigestPlace";
 /// Says of the few events that are too large for one item that the rest of them stands beside it.
 const CONTINUED: &str = "RawEventContinued";
 
 pub const BY_TIME: &str = "EventTimestamp-index";
 pub const BY_ACTOR: &str = "ActorId-index";
+/// Alerts up to this size are read in the order of time without being looked for one by one.
+const BESIDE_BYTES: usize = 8 * 1024;
 
 /// S000-01, S000-29; and, so that looking for an actor is no scan, S000-33.
 #[must_use]
@@ -50,6 +57,7 @@ pub fn table() -> &'static Table {
             .sort("SortKey", KeyKind::S)
             .index(BY_TIME, ("PartitionKey".into(), KeyKind::S), at())
             .index(BY_ACTOR, ("ActorId".into(), KeyKind::S), at())
+            .read_whole(BY_TIME, BESIDE_BYTES)
             .ttl("TTL")
     });
     &TABLE
@@ -86,6 +94,8 @@ pub struct NewAlert {
     pub expires_at: i64,
     /// Counts those of one correlation id in one second, from 1.
     pub number: usize,
+    /// The second at which it is told together with others; absent: it is told at once, if at all.
+    pub digest_at: Option<i64>,
 }
 
 impl NewAlert {
@@ -134,6 +144,7 @@ impl NewAlert {
             .with("TTL", self.expires_at)
             .with("RawEventJson", raw)
             .with_some(SUPPRESSED_BY, self.suppressed_by.as_ref())
+            .with_some(DIGEST_PLACE, self.digest_at.map(|at| digest::place(at, &self.partition(), &self.sort())))
             .with_some(CONTINUED, (!rest.is_empty()).then_some(true))
     }
 

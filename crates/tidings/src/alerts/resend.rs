@@ -47,6 +47,16 @@ impl Alerts {
         if record.get("AlertSent") == Some(&true.into()) {
             return conflict("the alert was sent already");
         }
+        if record.str(record::DIGEST_PLACE).is_some() {
+            return conflict("the alert is told with the next digest; wait for it");
+        }
+        let digest = match record.str(record::DELIVERY_ID) {
+            Some(id) => messages.get(id).await?,
+            None => None,
+        };
+        if digest.is_some_and(|digest| !digest.message.delivery.status.is_final()) {
+            return conflict("the alert's digest is still being sent; wait for its outcome");
+        }
         let mut number = 0;
         while let Some(earlier) = messages.get(&message_id(partition, sort, number).to_string()).await? {
             if !earlier.message.delivery.status.is_final() {

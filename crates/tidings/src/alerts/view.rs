@@ -2,24 +2,26 @@
 
 use std::fmt::Write as _;
 
-use tidings_store::{Item, Value};
+use tidings_store::{Item, Number, Value};
 
-use super::record::{ATTRIBUTES, SUPPRESSED_BY};
+use super::record::{ATTRIBUTES, DELIVERY_ID, SUPPRESSED_BY};
 use crate::http::csv;
 
 /// Appends an alert as a JSON object: the seed's attributes that it has.
 pub fn push_json(out: &mut String, item: &Item) {
     out.push('{');
     let mut first = true;
-    for name in ATTRIBUTES.into_iter().chain([SUPPRESSED_BY]) {
+    for name in ATTRIBUTES.into_iter().chain([SUPPRESSED_BY, DELIVERY_ID]) {
         let Some(value) = item.get(name) else { continue };
         if !std::mem::take(&mut first) {
             out.push(',');
         }
-        let _ = write!(out, "\"{name}\":");
+        out.push('"');
+        out.push_str(name);
+        out.push_str("\":");
         match value {
             Value::S(text) => push_text(out, text),
-            Value::N(number) => drop(write!(out, "{number}")),
+            Value::N(number) => push_number(out, number),
             Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
             _ => out.push_str("null"),
         }
@@ -27,15 +29,34 @@ pub fn push_json(out: &mut String, item: &Item) {
     out.push('}');
 }
 
+fn push_number(out: &mut String, number: &Number) {
+    let _ = match number.to_i64() {
+        Some(whole) => write!(out, "{whole}"),
+        None => write!(out, "{number}"),
+    };
+}
+
+/// A string of JSON. Most of an alert is text, so stretches that need no escape are copied as they are.
 fn push_text(out: &mut String, text: &str) {
-    // What needs no escape is copied as it is.
-    if text.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
-        out.push_str(&serde_json::to_string(text).unwrap_or_default());
-    } else {
-        out.push('"');
-        out.push_str(text);
-        out.push('"');
+    out.push('"');
+    let mut copied = 0;
+    for (place, byte) in text.bytes().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.push_str(text.get(copied..place).unwrap_or_default());
+        copied = place + 1;
+        let _ = match byte {
+            b'"' => out.write_str("\\\""),
+            b'\\' => out.write_str("\\\\"),
+            b'\n' => out.write_str("\\n"),
+            b'\r' => out.write_str("\\r"),
+            b'\t' => out.write_str("\\t"),
+            _ => write!(out, "\\u{byte:04x}"),
+        };
     }
+    out.push_str(text.get(copied..).unwrap_or_default());
+    out.push('"');
 }
 
 /// The first line of a CSV file: the attributes' names.
@@ -52,10 +73,25 @@ pub fn push_csv(out: &mut String, item: &Item) {
         }
         match item.get(name) {
             Some(Value::S(text)) => csv::push_cell(out, text),
-            Some(Value::N(number)) => drop(write!(out, "{number}")),
+            Some(Value::N(number)) => push_number(out, number),
             Some(Value::Bool(flag)) => out.push_str(if *flag { "true" } else { "false" }),
             _ => {}
         }
     }
     out.push_str("\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::push_text;
+
+    #[test]
+    fn a_text_is_read_back_as_it_was() {
+        let every: String = (0..0x2_0000_u32).filter_map(char::from_u32).collect();
+        for text in ["", "plain", "\"", "\\", "a\"b\\c\nd", "\u{0}\u{1f}\u{7f}", &every] {
+            let mut out = String::new();
+            push_text(&mut out, text);
+            assert_eq!(serde_json::from_str::<String>(&out).unwrap(), text);
+        }
+    }
 }

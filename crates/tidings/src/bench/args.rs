@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::backlog;
 use super::error::Error;
-use super::queues;
 use super::runner::Plan;
 use super::scenario;
+use super::{backlog, dead, queues};
 
 const CONNECTIONS_DEFAULT: &[u32] = &[64];
 const SCENARIOS_DEFAULT: &[&str] = &["limit", "health", "ingest", "ingest-batch"];
@@ -83,12 +82,14 @@ fn help() -> String {
         tidings bench ingest ingest-batch --connections 16,64,256 --seconds 10\n  \
         tidings bench ingest --preload 1000000 --json\n  \
         tidings bench messages messages-paced ingest\n  \
+        tidings bench messages-dead --seconds 30\n  \
         tidings bench report"
 }
 
 /// Those that start their own server and take their own turns.
-const ALONE: [(&str, &str); 4] = [
+const ALONE: [(&str, &str); 5] = [
     (backlog::NAME, "alone: events taken in beside --backlog messages for a dead destination"),
+    (dead::NAME, "alone: a healthy webhook beside a hundred dead ones, and without them"),
     (queues::BACKLOG, "alone: `queue` with --backlog messages waiting, memory, and a restart"),
     (queues::DUE, "alone: --backlog scheduled messages due in the same moment, in order and whole"),
     (queues::IDLE, "alone: the CPU time of 1,000 receivers on long polls, over --seconds"),
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn some_stand_alone() {
-        for name in ["messages-backlog", "queue-backlog", "queue-due", "queue-idle"] {
+        for name in ["messages-backlog", "messages-dead", "queue-backlog", "queue-due", "queue-idle"] {
             assert_eq!(parse(&format!("{name} --backlog 1000")).unwrap().alone().unwrap(), Some(name));
             assert!(parse(&format!("{name} ingest")).unwrap().alone().is_err());
             assert!(parse(&format!("{name} --connections 4")).unwrap().alone().is_err());

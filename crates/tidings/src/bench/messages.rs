@@ -64,7 +64,12 @@ impl Flow {
         let mut tasks = JoinSet::new();
         for (place, connection) in (0_u32..).zip(ready) {
             let turns = Turns::new(self.pace, self.connections, place, start);
-            tasks.spawn(make(connection, Arc::clone(&self.sink), target.token.clone(), turns, deadline));
+            let token = target.token.clone();
+            let ask = move |number| {
+                let body = message(number);
+                client::request("POST", "/api/messages", &token, Some(("application/json", body.as_bytes())))
+            };
+            tasks.spawn(make(connection, Arc::clone(&self.sink), turns, deadline, ask));
         }
         sleep(deadline.saturating_duration_since(stopwatch::now())).await;
         let after = completed(&target).await?;
@@ -90,13 +95,13 @@ impl Flow {
 }
 
 /// When a connection sends.
-struct Turns {
+pub struct Turns {
     every: Option<Duration>,
     next: Instant,
 }
 
 impl Turns {
-    fn new(pace: Pace, connections: u32, place: u32, start: Instant) -> Self {
+    pub fn new(pace: Pace, connections: u32, place: u32, start: Instant) -> Self {
         match pace {
             Pace::Full => Self { every: None, next: start },
             Pace::PerSecond(rate) => {
@@ -119,20 +124,19 @@ impl Turns {
     }
 }
 
-async fn make(
+/// Sends what `ask` makes of each number, until the deadline; the sink learns of each that is taken.
+pub async fn make(
     mut connection: Connection,
     sink: Arc<Sink>,
-    token: String,
     mut turns: Turns,
     deadline: Instant,
+    ask: impl Fn(u64) -> Vec<u8>,
 ) -> Tally {
     let mut tally = Tally::default();
     while turns.come(&sink, deadline).await {
         let number = sink.next();
-        let body = message(number);
-        let request = client::request("POST", "/api/messages", &token, Some(("application/json", body.as_bytes())));
-        match connection.call(&request).await {
-            Ok(response) if response.status == 201 => sink.created(number),
+        match connection.call(&ask(number)).await {
+            Ok(response) if response.is_success() => sink.created(number),
             Ok(response) => {
                 tally.fail(|| describe(response));
                 sink.lost();

@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 mod args;
 mod backlog;
 pub mod client;
+mod dead;
 mod error;
 #[cfg(test)]
 mod fake;
@@ -74,6 +75,7 @@ async fn measure(args: &Args) -> Result<(), Error> {
         Some(queues::BACKLOG) => return queues::backlog(args, plan, &options).await,
         Some(queues::DUE) => return queues::due(args).await,
         Some(queues::IDLE) => return queues::idle(args).await,
+        Some(dead::NAME) => return dead::run(args, plan).await,
         Some(_) => return backlog::run(args, plan, &options).await,
     }
     let scenarios = chosen(args)?;

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::runner::Job;
 use super::scenario::LIMIT;
+use super::tally::Tally;
 
 /// What was found out about one job. The names are those of the JSON output, which programs rely on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,7 +29,8 @@ pub struct Row {
 /// The rows of finished jobs, compared with `limit` where it ran too.
 #[must_use]
 pub fn rows(jobs: &[Job]) -> Vec<Row> {
-    let mut rows: Vec<Row> = jobs.iter().map(row).collect();
+    let mut rows: Vec<Row> =
+        jobs.iter().map(|job| row(job.scenario.name, &job.tally, job.connections, job.batch)).collect();
     let limits: Vec<(u32, f64)> =
         rows.iter().filter(|row| row.name == LIMIT).map(|row| (row.connections, row.ops_per_s)).collect();
     for row in &mut rows {
@@ -38,22 +40,24 @@ pub fn rows(jobs: &[Job]) -> Vec<Row> {
     rows
 }
 
-fn row(job: &Job) -> Row {
-    let seconds = job.tally.measured.as_secs_f64();
+/// What a tally says.
+#[must_use]
+pub fn row(name: &'static str, tally: &Tally, connections: u32, batch: u32) -> Row {
+    let seconds = tally.measured.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "2^52 operations are more than any run has")]
-    let operations = job.tally.operations as f64;
-    let ms = |share| round(job.tally.latencies.quantile(share).as_secs_f64() * 1000.0, 1000.0);
+    let operations = tally.operations as f64;
+    let ms = |share| round(tally.latencies.quantile(share).as_secs_f64() * 1000.0, 1000.0);
     Row {
-        name: job.scenario.name,
+        name,
         ops_per_s: if seconds > 0.0 { round(operations / seconds, 10.0) } else { 0.0 },
         p50_ms: ms(0.5),
         p99_ms: ms(0.99),
-        errors: job.tally.errors,
-        connections: job.connections,
+        errors: tally.errors,
+        connections,
         seconds: round(seconds, 1000.0),
-        batch: job.batch,
+        batch,
         vs_limit: None,
-        first_error: job.tally.first_error.clone(),
+        first_error: tally.first_error.clone(),
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn slice(self) -> Duration {
+    pub fn slice(self) -> Duration {
         Duration::from_secs_f64(self.seconds / f64::from(self.rounds.max(1)))
     }
 }

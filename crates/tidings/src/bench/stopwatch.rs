@@ -33,6 +33,13 @@ pub fn today() -> String {
     wall().to_string().chars().take_while(|c| *c != 'T').collect()
 }
 
+/// The moment so many days from now, for what must not happen meanwhile.
+#[must_use]
+pub fn days_from_now(days: i64) -> String {
+    let now = wall();
+    now.saturating_add(jiff::SignedDuration::from_hours(days.saturating_mul(24))).unwrap_or(now).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

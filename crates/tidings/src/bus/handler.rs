@@ -14,6 +14,7 @@ use tidings_store::{Condition, Item, Key, Write};
 
 use super::line::{Line, LineError};
 use super::message::Stored;
+use super::pool::{Pool, Priority, Turn};
 use super::settle::{Settlement, Why};
 use super::state::Taken;
 use super::{Bus, Path, seen_table};
@@ -66,11 +67,13 @@ pub struct Consumer {
     pub concurrency: usize,
     /// Waits between deliveries where the entity has no policy of its own.
     pub retry: Policy,
+    /// The workers that it shares with other handlers, and who goes first; absent: it has its own.
+    pub pool: Option<(Arc<Pool>, Priority)>,
 }
 
 impl Default for Consumer {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(60), concurrency: 1, retry: Policy::default() }
+        Self { timeout: Duration::from_secs(60), concurrency: 1, retry: Policy::default(), pool: None }
     }
 }
 
@@ -98,6 +101,7 @@ impl Bus {
                 Ok((line, taken)) => {
                     for taken in taken {
                         line.handle(taken, handler, consumer).await;
+                        self.shared.handled.send_modify(|count| *count += 1);
                     }
                 }
                 Err(error) => {
@@ -120,7 +124,10 @@ impl Line {
         let verdict = match known {
             // It was done before, and its end was not seen: nothing is done twice.
             Ok(Some(_)) => Verdict::Done(Vec::new()),
-            Ok(None) => self.run_handler(&taken, handler, consumer).await,
+            Ok(None) => {
+                let _turn = self.wait_for_turn(&taken, consumer).await;
+                self.run_handler(&taken, handler, consumer).await
+            }
             Err(error) => Verdict::Retry(error.to_string()),
         };
         let settlement = match verdict {
@@ -143,6 +150,20 @@ impl Line {
         });
         let why = Why { reason: Some("HandlerFailed".to_owned()), description: settlement };
         self.settle_logged(&taken, Settlement::Abandon { delay, why }, handler.name()).await;
+    }
+
+    /// Waits for one of the pool's workers; the message stays ours meanwhile.
+    async fn wait_for_turn(self: &Arc<Self>, taken: &Taken, consumer: &Consumer) -> Option<Turn> {
+        let (pool, priority) = consumer.pool.as_ref()?;
+        let turn = pool.turn(*priority);
+        tokio::pin!(turn);
+        let every = (self.settings().lock / 3).max(Duration::from_millis(100));
+        loop {
+            tokio::select! {
+                turn = &mut turn => return Some(turn),
+                () = tokio::time::sleep(every) => drop(self.settle_one(taken.token, Settlement::Renew).await),
+            }
+        }
     }
 
     async fn run_handler(self: &Arc<Self>, taken: &Taken, handler: &Arc<dyn Handler>, consumer: &Consumer) -> Verdict {

@@ -36,6 +36,8 @@ pub struct Shared {
     pub copying: Notify,
     pub stopping: watch::Receiver<bool>,
     pub times: Times,
+    /// How many messages handlers of this process were done with: for those who wait for one.
+    pub handled: watch::Sender<u64>,
     /// How long the history of messages is kept.
     history_seconds: AtomicI64,
 }
@@ -63,6 +65,7 @@ impl Shared {
             copying: Notify::new(),
             stopping,
             times: Times::default(),
+            handled: watch::Sender::new(0),
             history_seconds,
         }
     }

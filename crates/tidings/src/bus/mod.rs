@@ -54,6 +54,7 @@ pub mod manage;
 pub mod message;
 mod metrics;
 pub mod path;
+pub mod pool;
 pub mod prepared;
 pub mod push;
 mod receive;
@@ -135,6 +136,12 @@ pub async fn open(
 }
 
 impl Bus {
+    /// How many messages handlers of this process were done with so far.
+    #[must_use]
+    pub fn handled(&self) -> watch::Receiver<u64> {
+        self.shared.handled.subscribe()
+    }
+
     /// Opens the bus with the entities that are stored.
     pub async fn open(
         store: Arc<dyn Store>,

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 use tidings_core::envelope::{Envelope, FieldError};
 use uuid::Uuid;
 
+use crate::bus::pool::Priority;
+
 /// The version of the payloads that the handlers understand; another one is another event (S003-63, S003-66).
 pub const MAJOR: u64 = 1;
 /// Characters of a payload's strings.
@@ -42,6 +44,15 @@ const REQUIRED: bool = true;
 const OPTIONAL: bool = false;
 
 impl Kind {
+    /// Whose turn it is, among the four (S003-54).
+    #[must_use]
+    pub const fn priority(self) -> Priority {
+        match self {
+            Self::StatusChanged | Self::ActionOccurred => Priority::High,
+            Self::InvoiceUploaded | Self::TransferExpired => Priority::Medium,
+        }
+    }
+
     pub const ALL: [Self; 4] =
         [Self::InvoiceUploaded, Self::StatusChanged, Self::TransferExpired, Self::ActionOccurred];
 
@@ -75,6 +86,12 @@ impl Kind {
             Self::TransferExpired => "transfer-expiration-queue",
             Self::ActionOccurred => "system-events-topic",
         }
+    }
+
+    /// The names of the payload's fields that must be there, or need not.
+    #[must_use]
+    pub fn field_names(self, required: bool) -> Vec<&'static str> {
+        self.fields().iter().filter(|field| field.2 == required).map(|field| field.0).collect()
     }
 
     #[must_use]

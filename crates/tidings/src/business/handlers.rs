@@ -16,7 +16,11 @@ use super::service_requests::notify::Notifier;
 use super::transfers::Transfers;
 use crate::audit::persist::Persister;
 use crate::bus::handler::{Consumer, Delivery, Handler, Verdict};
+use crate::bus::pool::Pool;
 use crate::bus::{Bus, Message, Path, declared};
+
+/// Messages that the four handle at the same time, together.
+const WORKERS: usize = 4;
 
 /// Who does the work of each kind.
 pub struct Handlers {
@@ -37,12 +41,7 @@ struct Named {
 #[async_trait]
 impl Handler for Named {
     fn name(&self) -> &'static str {
-        match self.kind {
-            Kind::InvoiceUploaded => "ProcessInvoice",
-            Kind::StatusChanged => "SendServiceStatusNotification",
-            Kind::TransferExpired => "ExpireOwnershipTransfer",
-            Kind::ActionOccurred => "PersistAuditLog",
-        }
+        self.kind.handler()
     }
 
     async fn handle(&self, delivery: &Delivery) -> Verdict {
@@ -50,19 +49,22 @@ impl Handler for Named {
     }
 }
 
-/// Lets the four have their messages, with the seed's time limits (S003-14, S003-26, S003-39, S003-52).
+/// Lets the four have their messages, with the seed's time limits (S003-14, S003-26, S003-39, S003-52), by workers that
+/// they share: the seed's priorities say whose turn it is (S003-54).
 pub fn register(bus: &Arc<Bus>, handlers: &Arc<Handlers>) {
-    for (kind, path, seconds, concurrency) in [
-        (Kind::InvoiceUploaded, Path::queue(declared::OCR_QUEUE), 300, 1),
-        (Kind::StatusChanged, Path::subscription(declared::DOMAIN_TOPIC, declared::NOTIFICATIONS), 60, 4),
-        (Kind::TransferExpired, Path::queue(declared::TRANSFER_QUEUE), 60, 1),
-        (Kind::ActionOccurred, Path::subscription(declared::SYSTEM_TOPIC, declared::AUDITING), 30, 1),
+    let pool = Pool::new(WORKERS);
+    for (kind, path, concurrency) in [
+        (Kind::InvoiceUploaded, Path::queue(declared::OCR_QUEUE), 1),
+        (Kind::StatusChanged, Path::subscription(declared::DOMAIN_TOPIC, declared::NOTIFICATIONS), 4),
+        (Kind::TransferExpired, Path::queue(declared::TRANSFER_QUEUE), 1),
+        (Kind::ActionOccurred, Path::subscription(declared::SYSTEM_TOPIC, declared::AUDITING), 1),
     ] {
-        let timeout = Duration::from_secs(seconds);
+        let timeout = kind.timeout();
         // A little less than the bus allows, so that what is late can still say so.
         let named =
             Named { kind, handlers: Arc::clone(handlers), limit: timeout.saturating_sub(Duration::from_secs(5)) };
-        bus.register(path, Arc::new(named), Consumer { timeout, concurrency, ..Consumer::default() });
+        let pool = Some((Arc::clone(&pool), kind.priority()));
+        bus.register(path, Arc::new(named), Consumer { timeout, concurrency, pool, ..Consumer::default() });
     }
 }
 

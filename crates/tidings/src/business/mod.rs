@@ -2,6 +2,7 @@
 //! them. `event` judges payloads at the door, `message` carries them over the bus, `handlers` does what they are for;
 //! the rest is a folder each, with its record, its states and its API.
 
+pub mod catalogue;
 pub mod event;
 pub mod handled;
 pub mod handlers;
@@ -67,5 +68,6 @@ pub fn tables() -> [&'static Table; 4] {
 
 #[must_use]
 pub fn routes() -> Vec<Route> {
-    [invoices::http::routes(), service_requests::http::routes(), transfers::http::routes()].concat()
+    [catalogue::routes(), invoices::http::routes(), service_requests::http::routes(), transfers::http::routes()]
+        .concat()
 }

@@ -8,18 +8,17 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
 use tidings_core::json;
-use tidings_core::time::{Timestamp, iso_millis};
-use tidings_store::{Error, Item, Write};
+use tidings_core::time::Timestamp;
+use tidings_store::{Error, Write};
 use uuid::Uuid;
 
 use super::change::{self, Change, Malformed};
 use crate::app::Services;
+use crate::channel::stream;
 use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route};
 use crate::ingest::{Arrival, Companions, Receipt};
-use crate::messages::dead;
+use crate::messages::{Message, NewMessage, Status, dead};
 use crate::tokens::Scope;
-
-const DAY_SECONDS: i64 = 86_400;
 
 #[must_use]
 pub fn routes() -> Vec<Route> {
@@ -115,7 +114,7 @@ fn arrivals(
     let arrival = |record: &Value| match Change::read(record) {
         Ok(change) => (Arrival { envelope: change.envelope(correlation_id, now), with: Companions::default() }, None),
         Err(bad) => {
-            let writes = vec![dead_letter(services, &bad, correlation_id, now)];
+            let writes = Vec::from_iter(dead_letter(services, record, &bad, correlation_id, now));
             let with = Companions { writes, ..Companions::default() };
             (Arrival { envelope: bad.envelope(record, correlation_id, now), with }, Some(bad.reason))
         }
@@ -174,20 +173,37 @@ fn identifier(record: &Value, by_number: bool) -> String {
     number.filter(|_| by_number).map_or_else(|| change::id_of(record), ToOwned::to_owned)
 }
 
-/// Where somebody will look for a record that cannot be understood (S001-39). The record itself is in its event.
-fn dead_letter(services: &Services, bad: &Malformed, correlation_id: &str, now: Timestamp) -> Write {
+/// Where somebody will look for a record that cannot be understood, mend it and send it again (S001-39).
+fn dead_letter(
+    services: &Services,
+    record: &Value,
+    bad: &Malformed,
+    correlation_id: &str,
+    now: Timestamp,
+) -> Option<Write> {
     let name = format!("stream\n{}\n{}", bad.source, bad.id);
-    let keep = i64::try_from(services.config.retention.messages_days).unwrap_or(i64::MAX).saturating_mul(DAY_SECONDS);
-    let letter = Item::new()
-        .with("id", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).to_string())
-        .with("source", "message")
-        .with("time", iso_millis(now))
-        .with("reason", format!("{}: {}", bad.id, bad.reason))
-        .with("channel", "dynamodb-stream")
-        .with("message_type", "stream_record")
-        .with("stage", services.config.stage.as_str())
-        .with("correlation_id", correlation_id)
-        .with("attempts", tidings_store::Value::L(Vec::new()))
-        .with("ttl", now.as_second().saturating_add(keep));
-    Write::put(dead::table(), letter)
+    let letter = |record: Value| {
+        let new = NewMessage {
+            message_id: Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()),
+            created_by: stream::CHANNEL.to_owned(),
+            stage: services.config.stage.as_str(),
+            message_type: stream::MESSAGE_TYPE,
+            payload: Map::from_iter([(stream::RECORD.to_owned(), record)]),
+            correlation_id,
+            channel: stream::CHANNEL,
+            target: Map::new(),
+            secret: None,
+            event_id: None,
+            rule: None,
+            deliver_at: None,
+            keep_seconds: services.messages.keep_seconds(),
+        };
+        let mut message = Message::new(new, now);
+        message.delivery.status = Status::Failed;
+        dead::letter(&message, &format!("{}: {}", bad.id, bad.reason), now)
+    };
+    let fits = |write: &Write| matches!(write, Write::Put { table, item, .. } if table.check_item(item).is_ok());
+    // What an item cannot hold, a text can.
+    let forms = [record.clone(), record.to_string().into(), "left out: too large".into()];
+    forms.into_iter().find_map(|record| letter(record).ok().filter(fits))
 }

@@ -81,7 +81,11 @@ impl Limiter {
     /// Asks to start an attempt.
     pub fn admit(&mut self, destination: &str, now: Duration) -> Admission {
         let limits = self.limits;
-        let entry = self.destinations.entry(destination.to_owned()).or_default();
+        // Most are known, and their names need no copy.
+        if !self.destinations.contains_key(destination) {
+            self.destinations.insert(destination.to_owned(), Destination::default());
+        }
+        let Some(entry) = self.destinations.get_mut(destination) else { return Admission::Busy };
         entry.last_used = now;
         let admission = match entry.state {
             State::Open { until } if now < until => Admission::Open { until },

@@ -9,6 +9,7 @@ pub mod limiter;
 mod notice;
 pub mod ntfy;
 pub mod queue;
+pub mod stream;
 pub mod ticket;
 pub mod webhook;
 

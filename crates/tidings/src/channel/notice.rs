@@ -14,6 +14,8 @@ pub struct Notice {
     /// Stable, so that the other side can recognise a second copy.
     pub message_id: Uuid,
     pub correlation_id: String,
+    /// The W3C trace it belongs to, if that is not the correlation id's.
+    pub trace_id: Option<String>,
     pub message_type: String,
     pub created_at: Timestamp,
     pub title: String,

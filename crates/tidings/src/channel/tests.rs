@@ -9,6 +9,7 @@ pub(crate) fn notice() -> Notice {
     Notice {
         message_id: "0198c0de-0000-7000-8000-000000000001".parse().unwrap(),
         correlation_id: "c-17".to_owned(),
+        trace_id: None,
         message_type: "alert_notification".to_owned(),
         created_at: "2026-11-15T12:00:00Z".parse().unwrap(),
         title: "Disk full".to_owned(),

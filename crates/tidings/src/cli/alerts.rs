@@ -13,6 +13,7 @@ use super::{Done, Failure, output};
 
 /// Process change alerts
 #[derive(Args)]
+#[command(after_help = "Example:\n  tidings alerts export --from 2026-01-01 --to 2026-03-31 -o alerts.csv")]
 pub struct Arguments {
     #[command(flatten)]
     target: Target,

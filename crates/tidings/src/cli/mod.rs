@@ -128,3 +128,25 @@ async fn run(command: Command) -> Result<Done, Failure> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Contract 1: every command has an example.
+    #[test]
+    fn every_command_has_a_help_with_an_example() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example") && help.contains("tidings "), "`{} --help` has no example", path.trim());
+            assert!(command.get_about().is_some(), "`{}` does not say what it does", path.trim());
+            for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+                check(sub, &path);
+            }
+        }
+        check(&Arguments::command(), "");
+    }
+}

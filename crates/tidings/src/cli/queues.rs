@@ -29,6 +29,7 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Show messages without taking them
+    #[command(after_help = "Example:\n  tidings queues peek ocr-processing-queue/\\$deadletterqueue --limit 5")]
     Peek {
         /// QUEUE or TOPIC/subscriptions/NAME, either followed by /$deadletterqueue
         path: String,
@@ -39,6 +40,8 @@ enum Command {
         limit: usize,
     },
     /// Send dead letters back to where they came from
+    #[command(after_help = "Examples:\n  tidings queues resubmit ocr-processing-queue --all\n  \
+        tidings queues resubmit ocr-processing-queue --where '{\"deadLetter\":{\"reason\":[\"HandlerFailed\"]}}'")]
     Resubmit {
         /// QUEUE or TOPIC/subscriptions/NAME
         path: String,
@@ -53,6 +56,7 @@ enum Command {
         all: bool,
     },
     /// Delete every message
+    #[command(after_help = "Example:\n  tidings queues purge ocr-processing-queue/\\$deadletterqueue")]
     Purge {
         /// QUEUE or TOPIC/subscriptions/NAME, either followed by /$deadletterqueue
         path: String,

@@ -22,6 +22,7 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Make a token and print it; it cannot be shown again
+    #[command(after_help = "Example:\n  tidings token create --scope ingest --expires 30d --name build-server")]
     Create {
         /// admin, read, operate, ingest, consume, tickets or user:ID; repeat or list for more than one
         #[arg(long, required = true, value_delimiter = ',', num_args = 1..)]
@@ -34,8 +35,10 @@ enum Command {
         name: Option<String>,
     },
     /// List all tokens, without their secrets
+    #[command(after_help = "Example:\n  tidings token list --json")]
     List,
     /// Revoke a token, at once
+    #[command(after_help = "Example:\n  tidings token revoke 0193…\n\n`tidings token list` has the ids.")]
     Revoke { id: String },
 }
 

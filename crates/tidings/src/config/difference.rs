@@ -9,7 +9,7 @@ use super::Config;
 use super::tree::join;
 
 /// Keys that `reload` takes over; everything else is read once, at the start.
-const AT_RUN_TIME: [&str; 13] = [
+const AT_RUN_TIME: [&str; 18] = [
     "rules",
     "schedules",
     "process_alerts.recipients",
@@ -19,6 +19,11 @@ const AT_RUN_TIME: [&str; 13] = [
     "process_alerts.work_item_type_fields",
     "process_alerts.field_reference_name_fields",
     "process_alerts.state_name_fields",
+    "process_alerts.subject",
+    "process_alerts.text",
+    "process_alerts.html",
+    "process_alerts.digest_seconds",
+    "notification_center.map_file",
     "limits.body_bytes",
     "limits.event_bytes",
     "limits.batch_events",

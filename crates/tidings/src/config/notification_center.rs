@@ -1,4 +1,6 @@
-//! `[notification_center]`: what inbox entries link to.
+//! `[notification_center]`: what inbox entries link to, and where the notification map comes from.
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +11,17 @@ use super::check::Check;
 pub struct NotificationCenter {
     /// A template over the entry's fields. Absent: entries have no link.
     pub link: Option<String>,
+    /// A file with entries of the notification map, CSV or TOML, read at the start and with every reload.
+    pub map_file: Option<PathBuf>,
 }
 
 impl NotificationCenter {
     pub(super) fn check(&self, check: &mut Check<'_>) {
+        let known =
+            |file: &PathBuf| ["csv", "toml"].iter().any(|kind| file.extension().is_some_and(|end| end == *kind));
+        if self.map_file.as_ref().is_some_and(|file| !known(file)) {
+            check.key("map_file").problem("must be a file whose name ends in .csv or .toml");
+        }
         if let Some(link) = &self.link {
             match crate::rules::template::Template::parse(link) {
                 Err(why) if link.matches("{{").count() == link.matches("}}").count() => {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::check::Check;
 use super::store::check_region;
 use super::values::is_mailbox;
+use crate::rules::template::Template;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -23,6 +24,12 @@ pub struct ProcessAlerts {
     pub refresh_seconds: u64,
     /// Keep an alert that arrives late as long as one that does not: from its arrival instead of its own time.
     pub keep_from_arrival: bool,
+    /// Templates of the mail over the alert's attributes and `link`; absent: what Tidings writes by itself.
+    pub subject: Option<String>,
+    pub text: Option<String>,
+    pub html: Option<String>,
+    /// Changes of so many seconds are told in one mail; 0: each in its own.
+    pub digest_seconds: u64,
     /// Where attributes come from: fields of an event's `data`, the first that has a text.
     pub process_name_fields: Vec<String>,
     pub work_item_type_fields: Vec<String>,
@@ -41,6 +48,10 @@ impl Default for ProcessAlerts {
             endpoint: None,
             refresh_seconds: 60,
             keep_from_arrival: false,
+            subject: None,
+            text: None,
+            html: None,
+            digest_seconds: 0,
             process_name_fields: names(&["ProcessName", "OldProcessName", "TargetProcessName", "NewProcess"]),
             work_item_type_fields: names(&[
                 "WorkItemTypeReferenceName",
@@ -71,6 +82,15 @@ impl ProcessAlerts {
             key.not_blank(accounts);
         }
         self.check_parameter(check);
+        for (key, template) in [("subject", &self.subject), ("text", &self.text), ("html", &self.html)] {
+            let Some(template) = template else { continue };
+            match Template::parse(template) {
+                Ok(parsed) if parsed.is_empty() => check.key(key).problem("is empty; leave it out"),
+                Ok(_) => {}
+                Err(why) => check.key(key).problem(why),
+            }
+        }
+        check.key("digest_seconds").range(self.digest_seconds, 0..=86_400);
         for (key, fields) in [
             ("process_name_fields", &self.process_name_fields),
             ("work_item_type_fields", &self.work_item_type_fields),

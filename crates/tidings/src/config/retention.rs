@@ -26,7 +26,12 @@ pub struct Retention {
     pub idempotency_hours: u64,
     /// How long an event id is remembered as a duplicate.
     pub dedupe_hours: u64,
+    /// What is written to `archive/` in the data directory before it is removed.
+    pub archive: Vec<String>,
 }
+
+/// What can be archived.
+pub const ARCHIVED: [&str; 5] = ["events", "alerts", "notifications", "messages", "tickets"];
 
 impl Default for Retention {
     fn default() -> Self {
@@ -39,6 +44,7 @@ impl Default for Retention {
             audit_days: 0,
             idempotency_hours: 24,
             dedupe_hours: 24,
+            archive: Vec::new(),
         }
     }
 }
@@ -53,5 +59,8 @@ impl Retention {
         check.key("audit_days").range(self.audit_days, 0..=MAX_DAYS);
         check.key("idempotency_hours").range(self.idempotency_hours, 1..=8760);
         check.key("dedupe_hours").range(self.dedupe_hours, 1..=8760);
+        for name in self.archive.iter().filter(|name| !ARCHIVED.contains(&name.as_str())) {
+            check.key("archive").problem(format!("has {name:?}; it can hold {}", ARCHIVED.join(", ")));
+        }
     }
 }

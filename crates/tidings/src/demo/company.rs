@@ -54,9 +54,17 @@ fn rules(receiver: SocketAddr) -> Vec<(&'static str, Value)> {
         (
             "service-requests",
             json!({
-                "pattern": { "eventType": ["servicerequest.status.changed"] },
-                "title": "Your request is {{ data.newStatus }}", "text": "Request {{ data.requestId }} was {{ data.oldStatus }}.",
-                "targets": [{ "channel": "inbox", "users": ["{{ data.user }}"] }, { "channel": "ntfy", "topic": "requests" }],
+                "pattern": { "eventType": ["servicerequest.created", "ServiceRequestStatusChanged"] },
+                "title": "Service request: {{ data.newStatus or data.status }}", "text": "{{ data.description }}",
+                "targets": [{ "channel": "inbox", "users": ["dora"] }, { "channel": "ntfy", "topic": "requests" }],
+            }),
+        ),
+        (
+            "invoices-read",
+            json!({
+                "pattern": { "eventType": ["invoice.processed", "invoice.failed"] },
+                "title": "{{ eventType }}: {{ data.fields.vendor or data.invoiceId }}",
+                "targets": [{ "channel": "inbox", "users": ["chen"] }],
             }),
         ),
         (
@@ -78,9 +86,9 @@ fn rules(receiver: SocketAddr) -> Vec<(&'static str, Value)> {
         (
             "transfers",
             json!({
-                "pattern": { "eventType": ["transfer.expiring"] },
-                "title": "The transfer of {{ data.productId }} expires in {{ data.hours }} h", "text": "From {{ data.fromUser }}; accept it or let it lapse.",
-                "targets": [{ "channel": "inbox", "users": ["{{ data.toUser }}"] }],
+                "pattern": { "eventType": [{ "prefix": "transfer." }] },
+                "title": "{{ eventType }}", "text": "It is {{ data.status }}; it expires at {{ data.expiresAt }}.",
+                "targets": [{ "channel": "inbox", "users": ["emil"] }],
             }),
         ),
         (

@@ -1,10 +1,11 @@
 //! `serve --demo`: a small company at work, so that there is something to see on every page within seconds.
 //!
-//! `company` sets up its rules, people and schedules; `story` tells its day, event by event; `receiver` is the other side
-//! of its webhooks, which fails now and then.
+//! `company` sets up its rules, people and schedules; `story` tells its day, event by event; `office` does its paperwork;
+//! `receiver` is the other side of its webhooks, which fails now and then.
 
 mod bus;
 mod company;
+mod office;
 mod receiver;
 mod story;
 
@@ -21,8 +22,11 @@ use tokio::net::TcpListener;
 use self::story::Scene;
 use crate::alerts::shapes::Found;
 use crate::app::Services;
+use crate::business;
 use crate::config::Config;
 use crate::config::bus::Queue;
+use crate::config::monitors::{Metric, Monitor, Severity};
+use crate::config::rules::{Channel, Target};
 use crate::config::schedules::Schedule;
 use crate::ingest::Draft;
 use crate::tickets::{NewTicket, Origin, Status};
@@ -30,9 +34,21 @@ use crate::tickets::{NewTicket, Origin, Status};
 const EVERY: Duration = Duration::from_millis(700);
 /// Events at once at the start, so that nobody looks at empty pages.
 const AT_FIRST: usize = 80;
+const TRANSFERS_EXPIRE_SECONDS: u64 = 40;
+/// Of the queue of labels: an incident within seconds, for somebody to acknowledge.
+const MONITOR: &str = "labels-that-cannot-be-printed";
 
-/// The ticket that comments go to.
-type LatestTicket = Arc<Mutex<Option<String>>>;
+/// What the story comes back to.
+#[derive(Debug, Clone, Default)]
+struct Latest {
+    ticket: Option<String>,
+    request: Option<String>,
+    transfer: Option<String>,
+    /// Invoices so far.
+    invoices: usize,
+}
+
+type Memory = Arc<Mutex<Latest>>;
 
 /// A demo that has not begun.
 pub struct Demo {
@@ -48,6 +64,23 @@ pub fn configure(config: &mut Config) {
     config.process_alerts.authorized_accounts = Some(vec![company::PIPELINE.to_owned()]);
     if !config.queues.iter().any(|queue| queue.name == bus::QUEUE) {
         config.queues.push(Queue { name: bus::QUEUE.to_owned(), ..Queue::default() });
+    }
+    // What takes three days elsewhere: so that somebody sees it happen.
+    config.transfers.expire_seconds = TRANSFERS_EXPIRE_SECONDS;
+    if !config.monitors.iter().any(|monitor| monitor.name == MONITOR) {
+        config.monitors.push(Monitor {
+            name: MONITOR.to_owned(),
+            metric: Some(Metric::DeadLetters),
+            entity: Some(bus::QUEUE.to_owned()),
+            for_seconds: 5,
+            severity: Severity::Warning,
+            targets: vec![Target {
+                channel: Some(Channel::Inbox),
+                users: vec!["bruno".to_owned()],
+                ..Target::default()
+            }],
+            ..Monitor::default()
+        });
     }
     let name = "daily-hello";
     if config.schedules.iter().any(|schedule| schedule.name == name) {
@@ -77,17 +110,17 @@ impl Demo {
         services.workers.run("demo receiver", receiver::run(self.receiver, services.workers.stopping()));
         let player = services.clone();
         let count = AtomicUsize::new(0);
-        let ticket = LatestTicket::default();
+        let memory = Memory::default();
         services.workers.spawn("demo", EVERY, move || {
-            let (services, ticket) = (player.clone(), Arc::clone(&ticket));
+            let (services, memory) = (player.clone(), Arc::clone(&memory));
             let n = count.fetch_add(1, Ordering::Relaxed);
             async move {
                 if n == 0 {
                     for early in 0..AT_FIRST {
-                        happen(&services, early, &ticket).await?;
+                        happen(&services, early, &memory).await?;
                     }
                 }
-                happen(&services, n + AT_FIRST, &ticket).await
+                happen(&services, n + AT_FIRST, &memory).await
             }
         });
         Ok(())
@@ -95,41 +128,64 @@ impl Demo {
 }
 
 /// The `n`th thing that happens.
-async fn happen(services: &Services, n: usize, ticket: &LatestTicket) -> Result<(), String> {
+async fn happen(services: &Services, n: usize, memory: &Memory) -> Result<(), String> {
     let now = services.clock.now();
     let correlation = services.ids.uuid(now).to_string();
-    match story::scene(n, &iso_millis(now)) {
-        Scene::Event(event) => {
-            send(services, &event, &correlation).await?;
-            let is_invoice = event.get("eventType").and_then(Value::as_str) == Some("invoice.uploaded");
-            let invoice = event.pointer("/data/invoiceId").and_then(Value::as_str).filter(|_| is_invoice);
-            if let Some(invoice) = invoice {
-                bus::label(services, n / 8, invoice, &correlation).await?;
-            }
-        }
+    let mut latest = memory.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    play_scene(services, story::scene(n, &iso_millis(now)), &mut latest, &correlation).await?;
+    *memory.lock().unwrap_or_else(PoisonError::into_inner) = latest;
+    story::message(services, n, &correlation).await
+}
+
+async fn play_scene(services: &Services, scene: Scene, latest: &mut Latest, correlation: &str) -> Result<(), String> {
+    let now = services.clock.now();
+    let origin = Origin { by: "demo", correlation_id: correlation };
+    let paper = business::origin::Origin { by: "demo", correlation_id: correlation };
+    match scene {
+        Scene::Event(event) => send(services, &event, correlation).await?,
         Scene::Audit(entry) => {
             let found = Found::Entry { text: entry.to_string().into(), id: None };
-            services.alerts.receive(&services.ingest, vec![found], &correlation).await.map_err(text)?;
+            services.alerts.receive(&services.ingest, vec![found], correlation).await.map_err(text)?;
         }
         Scene::Ticket { caller_id, issue } => {
             let new = NewTicket { caller_id, issue_description: issue };
             let ids = (services.ids.uuid(now), services.ids.uuid(now));
-            let origin = Origin { by: "demo", correlation_id: &correlation };
             let made = services.tickets.create(new, origin, ids).await.map_err(|why| format!("{why:?}"))?;
-            *ticket.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.ticket_id);
+            latest.ticket = Some(made.ticket_id);
         }
         Scene::Comment(comment) => {
-            let latest = ticket.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Some(id) = latest {
-                let origin = Origin { by: "demo", correlation_id: &correlation };
-                let commented = services.tickets.comment(&id, &comment, origin, services.ids.uuid(now)).await;
+            if let Some(id) = &latest.ticket {
+                let commented = services.tickets.comment(id, &comment, origin, services.ids.uuid(now)).await;
                 commented.map_err(|why| format!("{why:?}"))?;
-                let moved = services.tickets.set_status(&services.audit, &id, Status::InProgress, origin).await;
+                let moved = services.tickets.set_status(&services.audit, id, Status::InProgress, origin).await;
                 moved.map_err(|why| format!("{why:?}"))?;
             }
         }
+        Scene::Invoice { product } => {
+            let id = office::upload(services, latest.invoices, &product, paper).await?;
+            bus::label(services, latest.invoices, &id, correlation).await?;
+            latest.invoices += 1;
+        }
+        Scene::Label { parcel } => bus::label(services, parcel, &format!("parcel-{parcel}"), correlation).await?,
+        Scene::Request { person, text } => {
+            latest.request = Some(office::request(services, &person, text, paper).await?);
+        }
+        Scene::RequestMoves(status) => {
+            if let Some(id) = &latest.request {
+                office::move_on(services, id, status, paper).await?;
+            }
+        }
+        Scene::Transfer { product, from, to } => {
+            latest.transfer = Some(office::offer(services, (&product, &from, &to), paper).await?);
+        }
+        Scene::TransferAnswered { accept } => {
+            // The next one is offered before this one is answered again; what nobody answers expires.
+            if let Some(id) = latest.transfer.take() {
+                office::answer(services, &id, accept, paper).await;
+            }
+        }
     }
-    story::message(services, n, &correlation).await
+    Ok(())
 }
 
 fn text(error: tidings_store::Error) -> String {

@@ -18,6 +18,18 @@ pub enum Scene {
     Ticket { caller_id: String, issue: String },
     /// A comment on the latest ticket, and the next state for it.
     Comment(String),
+    /// `POST /invoices`, with a picture
+    Invoice { product: String },
+    /// A label for a parcel, into the printer's queue.
+    Label { parcel: usize },
+    /// `POST /service-requests`
+    Request { person: String, text: String },
+    /// `PATCH /service-requests/{id}`, of the latest.
+    RequestMoves(&'static str),
+    /// `POST /transfers`
+    Transfer { product: String, from: String, to: String },
+    /// `POST /transfers/{id}/accept` or `reject`, of the latest.
+    TransferAnswered { accept: bool },
 }
 
 /// The `n`th scene of the day.
@@ -37,19 +49,30 @@ pub fn scene(n: usize, now: &str) -> Scene {
         1 => Scene::Event(json!({ "eventType": "score.changed", "source": "quality", "subject": product,
             "data": { "product": product, "env": if n.is_multiple_of(3) { "dev" } else { "prod" },
                 "old": 55 + n % 40, "new": 35 + (n * 7) % 60 } })),
-        2 => Scene::Event(json!({ "eventType": "servicerequest.status.changed", "source": "service-desk",
-            "data": { "user": person, "requestId": format!("SR-{}", 700 + n), "oldStatus": "open",
-                "newStatus": "in_progress" } })),
+        2 => match (n / 8) % 3 {
+            0 => {
+                let text =
+                    pick(&["A second screen, please", "Access to the billing archive", "My chair is broken"], 24);
+                Scene::Request { person, text }
+            }
+            1 => Scene::RequestMoves("in_progress"),
+            _ => Scene::RequestMoves("resolved"),
+        },
         3 => {
             let issue = pick(&["The page is slow today", "I cannot sign in", "The total on my invoice is wrong"], 5);
             Scene::Ticket { caller_id: format!("desk-{person}"), issue: format!("{issue} ({product})") }
         }
         4 => Scene::Event(json!({ "eventType": "deployment.finished", "source": "pipeline", "subject": product,
             "data": { "product": product, "version": format!("1.{}.{}", n / 50, n % 50), "by": person } })),
-        5 => Scene::Event(json!({ "eventType": "invoice.uploaded", "source": "billing",
-            "data": { "invoiceId": format!("INV-{:05}", 4100 + n), "user": person, "bytes": 48_000 + n * 311 } })),
-        6 => Scene::Event(json!({ "eventType": "transfer.expiring", "source": "transfers",
-            "data": { "productId": product, "fromUser": person, "toUser": other, "hours": 1 + n % 71 } })),
+        // To read one takes a second of a processor.
+        5 if (n / 8).is_multiple_of(3) => Scene::Invoice { product },
+        5 => Scene::Label { parcel: n / 8 },
+        // Two of three are answered; the third expires.
+        6 => match (n / 8) % 5 {
+            1 => Scene::TransferAnswered { accept: true },
+            3 => Scene::TransferAnswered { accept: false },
+            _ => Scene::Transfer { product, from: person, to: other },
+        },
         _ => Scene::Comment(format!("{other} asks: any news?")),
     }
 }
@@ -107,9 +130,10 @@ pub async fn message(services: &Services, n: usize, correlation_id: &str) -> Res
         payload: payload.as_object().cloned().unwrap_or_default(),
         stage: None,
         deliver_at: later,
+        cancel_key: None,
     };
-    let origin = messages::Origin { created_by: "user:demo", correlation_id };
+    let origin = messages::Origin { created_by: "user:demo", correlation_id, trace_id: None };
     let message = services.messages.compose(request, origin, services.ids.uuid(now), now);
     let message = message.map_err(|errors| format!("{errors:?}"))?;
-    services.messages.create(vec![message]).await.map(drop).map_err(|error| error.to_string())
+    services.messages.create_made(vec![message]).await.map(drop).map_err(|error| error.to_string())
 }

@@ -18,6 +18,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::{Filter, StoredEvent};
 use crate::app::Services;
+use crate::business::{self, service_requests::notify};
 use crate::http::{CorrelationId, End, IdempotencySeed, Json, Param, Params, Problem, RequestIds, Route, paging};
 use crate::ingest::{self, Receipt, Received};
 use crate::rules::{Outcome, fanout};
@@ -224,8 +225,24 @@ async fn get(
 pub async fn outcome(services: &Services, event: &StoredEvent) -> Result<Outcome, Problem> {
     let mut outcome = event.outcome();
     fanout::progress(&*services.store, &mut outcome).await?;
+    handled(services, event, &mut outcome).await?;
     follow_up(services, &mut outcome).await?;
     Ok(outcome)
+}
+
+/// Adds what the handler of a business event told.
+async fn handled(services: &Services, event: &StoredEvent, outcome: &mut Outcome) -> Result<(), Problem> {
+    if business::Kind::of_type(event.event_type()) != Some(business::Kind::StatusChanged) {
+        return Ok(());
+    }
+    let told = business::handled::outcome(&*services.store, notify::HANDLER, event.source(), &event.id()).await?;
+    if let Some(told) = told {
+        outcome.totals.notifications += told.totals.notifications;
+        outcome.totals.messages += told.totals.messages;
+        outcome.notifications.extend(told.notifications);
+        outcome.messages.extend(told.messages);
+    }
+    Ok(())
 }
 
 /// Completes an outcome with what became of its messages.

@@ -175,6 +175,16 @@ impl StoredEvent {
     }
 
     #[must_use]
+    pub fn event_type(&self) -> &str {
+        self.item.str("eventType").unwrap_or_default()
+    }
+
+    #[must_use]
+    pub fn source(&self) -> Option<&str> {
+        self.item.str("source")
+    }
+
+    #[must_use]
     pub fn at(&self) -> &str {
         self.item.str("at").unwrap_or_default()
     }

@@ -4,8 +4,12 @@ use axum::http::HeaderMap;
 use tidings_core::ids::IdSource;
 use tidings_core::limits::CORRELATION_CHARS;
 use tidings_core::time::Timestamp;
+use tidings_core::trace;
+
+use crate::outbound;
 
 pub const HEADER: &str = "x-correlation-id";
+const TRACE_PARENT: &str = "traceparent";
 
 /// The correlation id of the request at hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +22,7 @@ impl CorrelationId {
         if let Some(given) = given {
             return Self(given.to_owned());
         }
-        if let Some(trace) = headers.get("traceparent").and_then(|value| value.to_str().ok()).and_then(trace_id) {
+        if let Some(trace) = headers.get(TRACE_PARENT).and_then(|value| value.to_str().ok()).and_then(trace::trace_id) {
             return Self(trace.to_owned());
         }
         Self(ids.uuid(now).to_string())
@@ -31,32 +35,16 @@ fn is_acceptable(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
 }
 
-/// The trace id of a W3C `traceparent`, if it is a valid one.
-fn trace_id(header: &str) -> Option<&str> {
-    let mut parts = header.split('-');
-    let (version, trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let hex = |text: &str, len: usize| {
-        text.len() == len && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    };
-    let well_formed = hex(version, 2) && version != "ff" && hex(trace, 32) && hex(parent, 16) && hex(flags, 2);
-    let extra_allowed = version != "00" || parts.next().is_none();
-    let not_zero = trace.bytes().any(|b| b != b'0') && parent.bytes().any(|b| b != b'0');
-    (well_formed && extra_allowed && not_zero).then_some(trace)
+/// The `traceparent` of a request, where its correlation id does not say the same: both are kept, and both go on.
+#[must_use]
+pub fn trace_beside<'a>(headers: &'a HeaderMap, correlation_id: &str) -> Option<&'a str> {
+    let parent = headers.get(TRACE_PARENT)?.to_str().ok().and_then(trace::parent)?;
+    (trace::trace_id(parent) != Some(&*outbound::trace::trace_of(correlation_id))).then_some(parent)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_valid_traceparent_gives_an_id() {
-        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert_eq!(trace_id(good), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
-        assert!(trace_id(&format!("{good}-x")).is_none());
-        assert!(trace_id(&good.replace("4b", "4B")).is_none());
-        assert!(trace_id("00-00000000000000000000000000000000-00f067aa0ba902b7-01").is_none());
-        assert!(trace_id("").is_none());
-    }
 
     #[test]
     fn an_id_with_odd_characters_is_replaced() {

@@ -20,14 +20,19 @@ pub fn push_cell(out: &mut String, cell: &str) {
     let first = cell.trim_start().chars().next();
     let guarded = matches!(first, Some('=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠'))
         || cell.starts_with(['\t', '\r', '\n']);
-    let quoted = cell.contains([',', '"', '\r', '\n']);
+    let quoted = cell.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\r' | b'\n'));
     if quoted {
         out.push('"');
     }
     if guarded {
         out.push('\'');
     }
-    out.push_str(&cell.replace('"', "\"\""));
+    for (place, part) in cell.split('"').enumerate() {
+        if place > 0 {
+            out.push_str("\"\"");
+        }
+        out.push_str(part);
+    }
     if quoted {
         out.push('"');
     }

@@ -12,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::body;
+use super::collector;
 use super::correlation::{self, CorrelationId};
 use super::idempotency;
 use super::metrics::RouteMetrics;
@@ -36,6 +37,7 @@ pub struct Gate {
     access: Access,
     params: Vec<&'static str>,
     key_in_url: bool,
+    as_collector: bool,
     body_rule: BodyRule,
     metrics: RouteMetrics,
 }
@@ -136,6 +138,7 @@ impl Gate {
             access: route.access.clone(),
             params: route.params.iter().map(|param| param.0).collect(),
             key_in_url: route.key_in_url,
+            as_collector: route.as_collector,
             body_rule: route.body_rule,
             metrics,
         }
@@ -189,6 +192,10 @@ pub async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -
     let correlation = CorrelationId::of(request.headers(), &*services.ids, services.clock.now());
     let method = request.method().clone();
     let response = gate.check(request, &correlation, next).await.unwrap_or_else(IntoResponse::into_response);
+    let response = match response.extensions().get::<Problem>() {
+        Some(problem) if gate.as_collector => collector::refusal(problem),
+        _ => response,
+    };
     let response = finish(response, &correlation);
     let took = services.clock.monotonic().saturating_sub(started);
     gate.metrics.observe(response.status(), took);

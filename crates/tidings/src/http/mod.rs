@@ -3,7 +3,8 @@
 //! that is said about them follows from there.
 
 mod body;
-mod correlation;
+pub mod collector;
+pub mod correlation;
 pub mod csv;
 mod cursor;
 mod extract;

@@ -45,6 +45,8 @@ pub struct Route {
     pub params: &'static [Param],
     /// Callers that can send no header may put their token into the URL.
     pub key_in_url: bool,
+    /// Whether refusals are told as Splunk's collector tells them.
+    pub as_collector: bool,
     pub body_rule: BodyRule,
     pub body: Option<Content>,
     pub answers: Vec<(u16, &'static str, Option<Content>)>,
@@ -68,6 +70,7 @@ impl Route {
             tag,
             params: &[],
             key_in_url: false,
+            as_collector: false,
             body_rule: BodyRule::Document,
             body: None,
             answers: Vec::new(),
@@ -96,6 +99,12 @@ impl Route {
     #[must_use]
     pub fn key_in_url(mut self) -> Self {
         self.key_in_url = true;
+        self
+    }
+
+    #[must_use]
+    pub fn as_collector(mut self) -> Self {
+        self.as_collector = true;
         self
     }
 

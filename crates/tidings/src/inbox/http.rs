@@ -35,6 +35,7 @@ pub fn routes() -> Vec<Route> {
                 Param("userid", "The same as `user`"),
                 Param("status", "unread, read or all (default); archived ones are among all"),
                 Param("type", "compliance, score or notice"),
+                Param("sort", "time (default), or with status=read read_at: the last read first"),
                 Param("limit", "1 to 100, default 20"),
                 Param("size", "The same as `limit`"),
                 Param("lastitemretrieved", "The LastEvaluatedKey of the page before"),
@@ -154,6 +155,19 @@ async fn page(State(services): State<Services>, caller: Caller, mut params: Para
             None
         }
     };
+    let by_reading = match params.text("sort") {
+        None | Some("time") => false,
+        Some("read_at") => {
+            if status != Some(Status::Read) {
+                params.refuse("sort", "can be read_at only with status=read");
+            }
+            true
+        }
+        Some(_) => {
+            params.refuse("sort", "must be time or read_at");
+            false
+        }
+    };
     let limit = match (params.text("limit").is_some(), params.text("size").is_some()) {
         (true, true) => {
             params.refuse("size", "is the same as `limit`; give one of them");
@@ -163,7 +177,7 @@ async fn page(State(services): State<Services>, caller: Caller, mut params: Para
         _ => params.number("limit", 1..=100, 20),
     };
     let cursor = one_of(&mut params, &["lastitemretrieved", "LastItemRetrieved", "cursor"]);
-    let filter = Filter { user, status, kind };
+    let filter = Filter { user, status, kind, by_reading };
     params.finish()?;
     let context = paging::context(&caller, "/notifications", &filter);
     let after = match cursor {

@@ -27,7 +27,7 @@ const BATCH_BYTES: usize = 2_000_000;
 /// Bytes of one line.
 const LINE_BYTES: usize = 1024 * 1024;
 /// Columns of one line.
-const COLUMNS: usize = 20_000;
+pub(super) const COLUMNS: usize = 20_000;
 /// Bad lines after which the rest of the file is not looked at.
 const BAD_LINES: usize = 10_000;
 const HEADER: [&str; 2] = ["product", "supportgroup"];
@@ -53,7 +53,7 @@ pub struct BadLine {
 }
 
 /// A product and a support group.
-type Pair = (String, String);
+pub type Pair = (String, String);
 
 /// An import under way.
 pub struct Import<'a> {
@@ -84,10 +84,7 @@ impl<'a> Import<'a> {
 
     /// Takes one line's cells.
     async fn line(&mut self, number: u64, cells: &[&[u8]]) -> Result<(), Problem> {
-        let is_header = self.summary.lines == 0
-            && cells.len() >= 2
-            && cells.iter().zip(HEADER).all(|(cell, name)| is_name(cell, name));
-        if is_header {
+        if self.summary.lines == 0 && is_header(cells) {
             return Ok(());
         }
         self.summary.lines += 1;
@@ -271,13 +268,18 @@ impl Lines {
     }
 }
 
+/// Whether a first line names the columns instead of having something in them.
+pub(super) fn is_header(cells: &[&[u8]]) -> bool {
+    cells.len() >= 2 && cells.iter().zip(HEADER).all(|(cell, name)| is_name(cell, name))
+}
+
 fn is_name(cell: &[u8], name: &str) -> bool {
     let letters = cell.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase);
     letters.eq(name.bytes()) || (name == "product" && cell.eq_ignore_ascii_case(b"productid"))
 }
 
 /// The pair and the users of a line, or what is wrong with it.
-fn read_cells(cells: &[&[u8]]) -> Result<(Pair, BTreeSet<String>), String> {
+pub(super) fn read_cells(cells: &[&[u8]]) -> Result<(Pair, BTreeSet<String>), String> {
     let mut texts = Vec::with_capacity(cells.len());
     for cell in cells {
         texts.push(std::str::from_utf8(cell).map_err(|_| "is not UTF-8".to_owned())?.trim());

@@ -219,11 +219,16 @@ fn marked(item: &Item, mark: &Mark, now: Timestamp) -> Option<(Write, i64, i64)>
         Change::Set("tipo_ordenar".into(), record::kind_key(kind, mark.to, time).into()),
     ];
     match mark.to {
-        Status::Unread => changes.push(Change::Remove("read_at".into())),
-        Status::Read if item.get("read_at").is_none() => {
-            changes.push(Change::Set("read_at".into(), time::iso_millis(now).into()));
+        Status::Read => {
+            let read_at = item.str("read_at").map_or_else(|| time::iso_millis(now), ToOwned::to_owned);
+            changes.push(Change::Set(record::READING.into(), format!("{read_at}#{time}").into()));
+            changes.push(Change::Set("read_at".into(), read_at.into()));
         }
-        Status::Read | Status::Archived => {}
+        Status::Unread => {
+            changes.push(Change::Remove(record::READING.into()));
+            changes.push(Change::Remove("read_at".into()));
+        }
+        Status::Archived => changes.push(Change::Remove(record::READING.into())),
     }
     let unread = |status| i64::from(status == Status::Unread);
     let write = Write::update(table(), record::key(&mark.user, time), changes)

@@ -1,6 +1,6 @@
 //! The inbox: what each user has been told, and who is told of what (seed 001). `record` and `counter` are what is
 //! stored, `page` and `view` how it is read, `mark` how it is changed, `live` who hears of new entries at once; `map` says
-//! whose inbox a product's news go to, and `import` fills it.
+//! whose inbox a product's news go to, `import` fills it, and `sync` keeps it in line with a file.
 
 pub mod counter;
 pub mod http;
@@ -12,6 +12,7 @@ pub mod mark;
 pub mod page;
 pub mod record;
 mod stream;
+pub mod sync;
 pub mod view;
 
 use std::sync::Arc;
@@ -56,7 +57,7 @@ pub struct Place {
 pub struct Rendered {
     /// The entries as a JSON array.
     pub items: Vec<u8>,
-    /// The time of the last entry, if more follow.
+    /// The place of the last entry, if more follow.
     pub next: Option<String>,
     /// The state of the inbox it was read at: nothing about it changes without one of these.
     revision: i64,
@@ -109,7 +110,7 @@ impl Inbox {
             }
             count = again;
         };
-        let rendered = Arc::new(render(&entries, count.revision, day));
+        let rendered = Arc::new(render(&place.filter, &entries, count.revision, day));
         self.pages.insert(place, Arc::clone(&rendered));
         Ok((rendered, count))
     }
@@ -123,7 +124,7 @@ impl Inbox {
     }
 }
 
-fn render(entries: &page::Entries, revision: i64, day: i64) -> Rendered {
+fn render(filter: &Filter, entries: &page::Entries, revision: i64, day: i64) -> Rendered {
     let mut items = Vec::with_capacity(512 * entries.items.len() + 2);
     items.push(b'[');
     for (place, item) in entries.items.iter().enumerate() {
@@ -134,5 +135,5 @@ fn render(entries: &page::Entries, revision: i64, day: i64) -> Rendered {
     }
     items.push(b']');
     let last = entries.items.last().filter(|_| entries.more);
-    Rendered { items, next: last.and_then(view::time_of).map(ToOwned::to_owned), revision, day }
+    Rendered { items, next: last.and_then(|last| filter.place_of(last)).map(ToOwned::to_owned), revision, day }
 }

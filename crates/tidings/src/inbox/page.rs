@@ -13,6 +13,8 @@ use super::view;
 
 const BY_STATUS: &str = "xxnc_2022";
 const BY_KIND: &str = "xxnc_2022_v1";
+/// Entries looked at together where only some of them are wanted.
+const PORTION: usize = 200;
 
 /// Which entries a reader wants.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
@@ -21,6 +23,8 @@ pub struct Filter {
     /// Absent: all, archived ones included.
     pub status: Option<Status>,
     pub kind: Option<Kind>,
+    /// The last read first instead of the newest; of those that are read.
+    pub by_reading: bool,
 }
 
 /// Entries, newest first, and whether more follow.
@@ -84,8 +88,48 @@ impl Strand {
     }
 }
 
+impl Filter {
+    /// The place of an entry in the list, by which a page is asked for that comes after it.
+    #[must_use]
+    pub fn place_of<'i>(&self, item: &'i Item) -> Option<&'i str> {
+        if self.by_reading { item.str(record::READING) } else { view::time_of(item) }
+    }
+}
+
+/// Entries by when they were read (S001-80). The index knows no kinds, so others are passed over.
+async fn by_reading(store: &dyn Store, filter: &Filter, limit: usize, after: Option<&str>) -> Result<Entries, Error> {
+    let mut entries = Entries::default();
+    let mut place = after.and_then(|place| {
+        let (_, time) = place.split_once('#')?;
+        let own = Item::new().with("cod_chav_patc", &filter.user).with("cod_ordenar_chav", format!("{ALL}{time}"));
+        Some(own.with(record::READING, place))
+    });
+    loop {
+        let ask = if filter.kind.is_some() { PORTION } else { limit + 1 };
+        let query = Query::new(&filter.user).index(record::BY_READING).descending().limit(ask).after(place);
+        let page = store.query(table(), &query).await?;
+        for item in page.items {
+            if filter.kind.is_some_and(|kind| item.str("event_type") != Some(kind.as_str())) {
+                continue;
+            }
+            if entries.items.len() >= limit {
+                entries.more = true;
+                return Ok(entries);
+            }
+            entries.items.push(item);
+        }
+        place = page.next;
+        if place.is_none() {
+            return Ok(entries);
+        }
+    }
+}
+
 /// One page: at most `limit` entries that come after the one of that time.
 pub async fn read(store: &dyn Store, filter: &Filter, limit: usize, after: Option<&str>) -> Result<Entries, Error> {
+    if filter.by_reading {
+        return by_reading(store, filter, limit, after).await;
+    }
     let mut strands = filter.strands();
     let single = if strands.len() == 1 { strands.pop() } else { None };
     // One more than wanted tells whether there is a next page.

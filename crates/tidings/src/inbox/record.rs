@@ -18,6 +18,10 @@ pub const MAP: &str = "notificationmap";
 
 /// How an entry's identifier begins, which is also its sort key.
 pub const ALL: &str = "all#";
+/// Beside the seed's two indexes: the entries that are read, by when that was (S001-80). Others lack the attribute, so
+/// that the index costs nothing until somebody reads.
+pub const BY_READING: &str = "read_at-index";
+pub const READING: &str = "read_ordenar";
 const DAY_SECONDS: i64 = 86_400;
 
 #[must_use]
@@ -27,6 +31,7 @@ pub fn table() -> &'static Table {
             .sort("cod_ordenar_chav", KeyKind::S)
             .local_index("xxnc_2022", ("status_ordenar".into(), KeyKind::S))
             .local_index("xxnc_2022_v1", ("tipo_ordenar".into(), KeyKind::S))
+            .index(BY_READING, ("cod_chav_patc".into(), KeyKind::S), Some((READING.into(), KeyKind::S)))
             .ttl("ttl")
     });
     &TABLE

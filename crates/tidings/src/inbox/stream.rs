@@ -50,9 +50,12 @@ pub async fn stream(
     let listener = services.inbox.live.listen(&user);
     let position =
         match headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or("?")).filter(|id| !id.is_empty()) {
-            Some(id) => Position::parse(id).ok_or_else(|| {
-                Problem::invalid_field("Last-Event-ID", "is no id of this stream; connect without it")
-            })?,
+            Some(id) => {
+                let position = Position::parse(id).ok_or_else(|| {
+                    Problem::invalid_field("Last-Event-ID", "is no id of this stream; connect without it")
+                })?;
+                position.resolved(&*services.store, &user).await?
+            }
             None => Position::at_end(&*services.store, &user).await?,
         };
     let sending = Sending {

@@ -27,6 +27,7 @@ use crate::messages::{Message, Signals};
 use crate::rules::notice::Settings;
 use crate::rules::react::{Reaction, Reactor};
 use crate::rules::{Book, Outcome, Rule};
+use crate::tickets::callers::Callers;
 
 const DAY_SECONDS: i64 = 86_400;
 /// A day on record is noted again after this long, so that it lives as long as its latest event.
@@ -142,6 +143,13 @@ impl Ingest {
     #[must_use]
     pub fn announcing(mut self, arrivals: Arc<inbox::Live>) -> Self {
         self.arrivals = arrivals;
+        self
+    }
+
+    /// Makes hashes of phone numbers before a rule's message has them.
+    #[must_use]
+    pub fn hashing(mut self, callers: Arc<Callers>) -> Self {
+        self.reactor = self.reactor.with_callers(callers);
         self
     }
 

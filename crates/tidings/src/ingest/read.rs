@@ -10,6 +10,7 @@ use tidings_core::limits::JSON_DEPTH;
 use tidings_core::time::Timestamp;
 use tidings_core::{cloudevents, json};
 
+use crate::http::correlation::trace_beside;
 use crate::http::{Problem, RequestIds, media_type};
 
 /// An event that was read, or why it cannot be.
@@ -41,6 +42,7 @@ type ReadOne = fn(&str, &Defaults<'_>) -> Result<Envelope, Vec<FieldError>>;
 
 struct Reader<'a> {
     correlation_id: &'a str,
+    headers: &'a HeaderMap,
     ids: &'a RequestIds<'a>,
     now: Timestamp,
     limits: &'a Limits,
@@ -56,7 +58,7 @@ pub fn read_events(
     now: Timestamp,
     limits: &Limits,
 ) -> Result<Received, Problem> {
-    let reader = |read| Reader { correlation_id, ids, now, limits, read };
+    let reader = |read| Reader { correlation_id, headers, ids, now, limits, read };
     let media_type = media_type(headers);
     if media_type == "application/cloudevents-batch+json" {
         return reader(cloudevents::read).array(json::text(body)?);
@@ -109,8 +111,13 @@ impl Reader<'_> {
         let make_id = || self.ids.uuid(place).to_string();
         let defaults = Defaults { now: self.now, correlation_id: self.correlation_id, event_id: &make_id };
         match read(&defaults) {
-            Ok(envelope) => match self.foreign(&envelope) {
-                None => Draft::Good(envelope),
+            Ok(mut envelope) => match self.foreign(&envelope) {
+                None => {
+                    if let Some(parent) = trace_beside(self.headers, &envelope.correlation_id) {
+                        envelope.join_trace(parent);
+                    }
+                    Draft::Good(envelope)
+                }
                 Some(error) => Draft::Bad { errors: vec![error], too_large: false },
             },
             Err(errors) => Draft::Bad { errors, too_large: false },

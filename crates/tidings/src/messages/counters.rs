@@ -61,8 +61,8 @@ struct Line {
 
 impl Tally {
     /// Counts a message's change of state, if it is one.
-    pub fn count(&mut self, before: &Message, after: &Message) {
-        let (from, to) = (before.delivery.status, after.delivery.status);
+    pub fn count(&mut self, from: Status, after: &Message) {
+        let to = after.delivery.status;
         if from == to {
             return;
         }

@@ -40,6 +40,7 @@ use transition::{Refused, Stored, Transition};
 use types::Types;
 
 use crate::config::Config;
+use crate::tickets::callers::Callers;
 
 const DAY_SECONDS: i64 = 86_400;
 /// Messages of one key that one call cancels.
@@ -67,6 +68,7 @@ pub struct Messages {
     policies: Policies,
     pub quiet: Quiet,
     followers: Vec<Arc<dyn Follower>>,
+    callers: Option<Arc<Callers>>,
     stage: String,
     topic: String,
     keep_seconds: i64,
@@ -80,6 +82,8 @@ pub struct Request {
     /// Absent: the installation's.
     pub stage: Option<String>,
     pub deliver_at: Option<Timestamp>,
+    /// By which it may be cancelled.
+    pub cancel_key: Option<String>,
 }
 
 /// On whose behalf a message is made.
@@ -88,6 +92,8 @@ pub struct Origin<'a> {
     /// `user:<name>` or `scheduler`.
     pub created_by: &'a str,
     pub correlation_id: &'a str,
+    /// Beside the correlation id.
+    pub trace_id: Option<&'a str>,
 }
 
 impl Messages {
@@ -107,10 +113,17 @@ impl Messages {
             policies: Policies::new(&config.delivery),
             quiet: Quiet::new(&config.quiet_hours),
             followers,
+            callers: None,
             stage,
             topic: config.ntfy.topic.clone(),
             keep_seconds: days.saturating_mul(DAY_SECONDS),
         })
+    }
+
+    /// Makes hashes of phone numbers that tickets are for, before a message has them.
+    #[must_use]
+    pub fn hashing(self, callers: Arc<Callers>) -> Self {
+        Self { callers: Some(callers), ..self }
     }
 
     #[must_use]
@@ -136,7 +149,7 @@ impl Messages {
         origin: Origin<'_>,
         message_id: Uuid,
         now: Timestamp,
-    ) -> Result<Message, Vec<FieldError>> {
+    ) -> Result<Stored, Vec<FieldError>> {
         let mut errors = self.types.check(&request.message_type, &request.payload);
         let latest = now.as_second().saturating_add(self.keep_seconds);
         if request.deliver_at.is_some_and(|at| at.as_second() >= latest) {
@@ -163,12 +176,11 @@ impl Messages {
             deliver_at: request.deliver_at,
             keep_seconds: self.keep_seconds,
         };
-        let message = Message::new(new, now);
+        let trace_id = origin.trace_id.map(ToOwned::to_owned);
+        let message = Message { trace_id, cancel_key: request.cancel_key, ..Message::new(new, now) };
         // Too large, too deep, a number out of range: whatever an item cannot hold.
-        match message.to_item().and_then(|item| self.table.check_item(&item)) {
-            Ok(()) => Ok(message),
-            Err(error) => Err(vec![FieldError::new("payload", format!("cannot be stored: {error}"))]),
-        }
+        let made = Stored::just_made(message).and_then(|made| self.table.check_item(made.item()).map(|()| made));
+        made.map_err(|error| vec![FieldError::new("payload", format!("cannot be stored: {error}"))])
     }
 
     /// The writes that make messages: theirs, in this order, and one that counts them. All are of one stage and made
@@ -189,15 +201,23 @@ impl Messages {
     /// Stores messages, each in a transaction of its own. One that is there already is the same request come again: it
     /// is given as it is now.
     pub async fn create(&self, messages: Vec<Message>) -> Result<Vec<Message>, Error> {
-        let transactions = messages.iter().map(|message| self.creation(std::slice::from_ref(message)));
-        let transactions = transactions.collect::<Result<Vec<_>, _>>()?;
-        let outcomes = self.store.transact_each(transactions).await;
-        let mut stored = Vec::with_capacity(messages.len());
-        for (message, outcome) in messages.into_iter().zip(outcomes) {
+        let made = messages.into_iter().map(Stored::just_made).collect::<Result<Vec<_>, _>>()?;
+        self.create_made(made).await
+    }
+
+    /// The same for those that were just composed.
+    pub async fn create_made(&self, made: Vec<Stored>) -> Result<Vec<Message>, Error> {
+        let transactions = made.iter().map(|made| {
+            let insert = Write::insert(&self.table, made.item().clone());
+            [insert].into_iter().chain(counters::created(std::slice::from_ref(&made.message))).collect()
+        });
+        let outcomes = self.store.transact_each(transactions.collect()).await;
+        let mut stored = Vec::with_capacity(made.len());
+        for (made, outcome) in made.into_iter().zip(outcomes) {
             match outcome {
                 Ok(()) => {
-                    self.signals.created([&message]);
-                    stored.push(message);
+                    stored.push(made.message.clone());
+                    self.signals.made(made);
                 }
                 Err(error) => match error.conflict_on(0).and_then(|conflict| conflict.found.as_ref()) {
                     Some(found) => stored.push(Message::from_item(found)?),
@@ -241,7 +261,23 @@ impl Messages {
         now: Timestamp,
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
-        stored.transition(&self.table, self.policy_of(&stored.message), input, now, &self.followers, change)
+        self.transition_of(stored.clone(), input, now, change)
+    }
+
+    /// The same for one that nobody needs as it was.
+    ///
+    /// # Errors
+    ///
+    /// If its state does not allow that.
+    pub fn transition_of(
+        &self,
+        stored: Stored,
+        input: Input,
+        now: Timestamp,
+        change: impl FnOnce(&mut Message),
+    ) -> Result<Transition, Refused> {
+        let policy = self.policy_of(&stored.message);
+        stored.transition(&self.table, policy, input, now, &self.followers, change)
     }
 
     /// The message that takes a dead letter's place, with what is to be changed.
@@ -267,6 +303,13 @@ impl Messages {
         let mut again = self.again(&failed, created_by.to_owned(), message_id, now);
         if let Err(errors) = edit.apply(&mut again, &self.types) {
             return Ok(Err(errors));
+        }
+        if let (Some(callers), "ticket") = (&self.callers, again.channel.as_str()) {
+            let caller = again.target.get("caller").and_then(Value::as_str).unwrap_or_default();
+            match callers.id(caller) {
+                Ok(caller) => drop(again.target.insert("caller".to_owned(), caller.into())),
+                Err(why) => return Ok(Err(vec![FieldError::new("target.caller", why)])),
+            }
         }
         Ok(match again.to_item().and_then(|item| self.table.check_item(&item)) {
             Ok(()) => Ok(again),
@@ -301,6 +344,10 @@ impl Messages {
             deliver_at: None,
             keep_seconds: self.keep_seconds,
         };
-        Message { retry_of: Some(failed.message_id.clone()), ..Message::new(new, now) }
+        Message {
+            retry_of: Some(failed.message_id.clone()),
+            trace_id: failed.trace_id.clone(),
+            ..Message::new(new, now)
+        }
     }
 }

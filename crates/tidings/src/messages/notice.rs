@@ -15,6 +15,7 @@ impl Message {
         Notice {
             message_id: self.notice_id(),
             correlation_id: self.correlation_id.clone(),
+            trace_id: self.trace_id.clone(),
             message_type: self.message_type.clone(),
             created_at: self.created_date,
             title: text("title").map_or_else(|| spoken(&self.message_type), ToOwned::to_owned),

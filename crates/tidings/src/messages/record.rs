@@ -11,13 +11,17 @@ use tidings_core::time::{self, Timestamp};
 use tidings_store::{Error, Item, Key, KeyKind, Table, Value};
 use uuid::Uuid;
 
+use crate::channel::stream;
 use crate::config::Secret;
 
 /// The type of a message that a rule makes.
 pub const ALERT_NOTIFICATION: &str = "alert_notification";
 
+/// The shape of new records (S002-80).
+pub const SCHEMA_VERSION: &str = "1.0";
+
 /// The channels a message can leave by.
-pub const CHANNELS: [&str; 5] = ["email", "ntfy", "webhook", "queue", "ticket"];
+pub const CHANNELS: [&str; 6] = ["email", "ntfy", "webhook", "queue", "ticket", stream::CHANNEL];
 
 /// Partitions of `due-index` for each channel, so that none is hot on DynamoDB.
 pub const DUE_PARTS: u8 = 4;
@@ -58,9 +62,11 @@ pub struct Message {
     /// Status, attempts and what follows from them; `core` decides about it.
     pub delivery: Delivery,
     pub correlation_id: String,
+    /// The W3C trace of the request it came from, if that is not the correlation id's.
+    pub trace_id: Option<String>,
     /// Second since 1970 at which it ceases to exist.
     pub ttl: i64,
-    /// `email`, `ntfy`, `webhook`, `queue` or `ticket`.
+    /// `email`, `ntfy`, `webhook`, `queue`, `ticket`, or `dynamodb-stream` for what came from there and goes back.
     pub channel: String,
     /// Where it goes, in the channel's own terms; never a secret.
     pub target: Map<String, Json>,
@@ -83,6 +89,8 @@ pub struct Message {
     pub recipients: BTreeMap<String, Recipient>,
     /// Counts the writes, so that of two who read the same one writes.
     pub revision: i64,
+    /// Of which shape the record is; one that somebody else made may say nothing.
+    pub schema_version: Option<String>,
 }
 
 /// The right to send a message, for a while.
@@ -134,6 +142,7 @@ impl Message {
             processing_completed_at: None,
             delivery: Delivery::default(),
             correlation_id: new.correlation_id.to_owned(),
+            trace_id: None,
             ttl: now.as_second().saturating_add(new.keep_seconds),
             channel: new.channel.to_owned(),
             target: new.target,
@@ -148,6 +157,7 @@ impl Message {
             lease: None,
             recipients: BTreeMap::new(),
             revision: 0,
+            schema_version: Some(SCHEMA_VERSION.to_owned()),
         }
     }
 
@@ -177,38 +187,48 @@ impl Message {
     }
 
     pub fn to_item(&self) -> Result<Item, Error> {
-        let at = |at: Option<Timestamp>| at.map(time::iso_millis);
-        let delivery = &self.delivery;
-        let attempts = (!delivery.attempts.is_empty()).then(|| Value::from_record(&delivery.attempts)).transpose()?;
-        let recipients = (!self.recipients.is_empty()).then(|| Value::from_record(&self.recipients)).transpose()?;
-        let due = self.due_at();
-        Ok(Item::new()
+        let fixed = Item::new()
             .with("message_id", &self.message_id)
             .with("created_date", time::iso_millis(self.created_date))
             .with("created_by", &self.created_by)
             .with("stage", &self.stage)
             .with("message_type", &self.message_type)
-            .with("status", delivery.status.as_str())
             .with("payload", Value::from_record(&self.payload)?)
-            .with("updated_date", time::iso_millis(self.updated_date))
-            .with_some("processing_started_at", at(self.processing_started_at))
-            .with_some("processing_completed_at", at(self.processing_completed_at))
-            .with_some("error_message", delivery.error_message.as_ref())
-            .with("retry_count", delivery.retry_count)
-            .with_some("notification_id", delivery.notification_id.as_ref())
             .with("correlation_id", &self.correlation_id)
+            .with_some("trace_id", self.trace_id.as_ref())
             .with("ttl", self.ttl)
             .with("channel", &self.channel)
             .with("target", Value::from_record(&self.target)?)
             .with_some("target_secret", self.secret.as_ref().map(Secret::expose))
             .with_some("event_id", self.event_id.as_ref())
             .with_some("rule", self.rule.as_ref())
+            .with_some("retry_of", self.retry_of.as_ref())
+            .with_some("cancel_key", self.cancel_key.as_ref())
+            .with_some("schema_version", self.schema_version.as_ref());
+        let mut item = self.moving()?;
+        item.0.extend(fixed.0);
+        Ok(item)
+    }
+
+    /// Of its attributes, those that a change of the message can touch; all others stay as they were made.
+    pub fn moving(&self) -> Result<Item, Error> {
+        let at = |at: Option<Timestamp>| at.map(time::iso_millis);
+        let delivery = &self.delivery;
+        let attempts = (!delivery.attempts.is_empty()).then(|| Value::from_record(&delivery.attempts)).transpose()?;
+        let recipients = (!self.recipients.is_empty()).then(|| Value::from_record(&self.recipients)).transpose()?;
+        let due = self.due_at();
+        Ok(Item::new()
+            .with("status", delivery.status.as_str())
+            .with("updated_date", time::iso_millis(self.updated_date))
+            .with_some("processing_started_at", at(self.processing_started_at))
+            .with_some("processing_completed_at", at(self.processing_completed_at))
+            .with_some("error_message", delivery.error_message.as_ref())
+            .with("retry_count", delivery.retry_count)
+            .with_some("notification_id", delivery.notification_id.as_ref())
             .with_some("due", due.map(|_| self.due_part()))
             .with_some("next_attempt_at", at(due))
             .with_some("deliver_at", (self.deliver_at > self.created_date).then(|| time::iso_millis(self.deliver_at)))
-            .with_some("retry_of", self.retry_of.as_ref())
             .with_some("queued_at", at(self.queued_at))
-            .with_some("cancel_key", self.cancel_key.as_ref())
             .with_some("put_off_by", self.put_off_by.as_ref())
             .with_some("lease_owner", self.lease.as_ref().map(|lease| &lease.owner))
             .with_some("attempts", attempts)
@@ -251,6 +271,7 @@ fn read(item: &Item) -> Option<Message> {
         processing_completed_at: at("processing_completed_at"),
         delivery: read_delivery(item, lease.is_some())?,
         correlation_id: text("correlation_id")?,
+        trace_id: text("trace_id"),
         ttl: item.int("ttl")?,
         // A message that somebody else put in the seed's table has neither of these.
         channel: text("channel").unwrap_or_else(|| "ntfy".to_owned()),
@@ -266,6 +287,7 @@ fn read(item: &Item) -> Option<Message> {
         lease,
         recipients: item.get("recipients").and_then(|value| value.to_record().ok()).unwrap_or_default(),
         revision: item.int("revision").unwrap_or(0),
+        schema_version: text("schema_version"),
     })
 }
 

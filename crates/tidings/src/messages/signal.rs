@@ -9,9 +9,10 @@ use tidings_core::time::Timestamp;
 use tokio::sync::Notify;
 
 use super::record::{CHANNELS, Message};
+use super::transition::Stored;
 
 /// Messages that are handed over directly; more are found in the store.
-const HANDED: usize = 256;
+const HANDED: usize = 512;
 /// Bytes of a message that is handed over directly, about.
 const SMALL: usize = 8 * 1024;
 
@@ -34,7 +35,7 @@ pub struct Signal {
 #[derive(Debug, Default)]
 pub struct News {
     /// Due when they were made, and stored.
-    pub messages: Vec<Message>,
+    pub messages: Vec<Stored>,
     /// The earliest moment at which something is due that is not among them.
     pub earliest: Option<Timestamp>,
 }
@@ -53,14 +54,25 @@ impl Signals {
         for message in messages {
             self.made.fetch_add(1, Ordering::Relaxed);
             if let (Some(signal), Some(due)) = (self.channels.get(message.channel.as_str()), message.due_at()) {
-                signal.note(due, Some(message));
+                signal.note(due, Some(message), || Stored::just_made(message.clone()).ok());
             }
+        }
+    }
+
+    /// The same for one that nobody else needs.
+    pub fn made(&self, made: Stored) {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        let message = &made.message;
+        if let (Some(signal), Some(due)) = (self.channels.get(message.channel.as_str()), message.due_at()) {
+            // Looked at while it is still here, and only then handed over.
+            let (created, small) = (message.created_date, is_small(message));
+            signal.hand(due, created, small, || Some(made));
         }
     }
 
     /// Says that something may be due since `since` on any channel.
     pub fn wake(&self, since: Timestamp) {
-        self.channels.values().for_each(|signal| signal.note(since, None));
+        self.channels.values().for_each(|signal| signal.note(since, None, || None));
     }
 
     #[must_use]
@@ -96,12 +108,17 @@ fn is_small(message: &Message) -> bool {
 }
 
 impl Signal {
-    fn note(&self, due: Timestamp, message: Option<&Message>) {
+    fn note(&self, due: Timestamp, message: Option<&Message>, give: impl FnOnce() -> Option<Stored>) {
+        let created = message.map_or(Timestamp::MIN, |message| message.created_date);
+        self.hand(due, created, message.is_some_and(is_small), give);
+    }
+
+    fn hand(&self, due: Timestamp, created: Timestamp, small: bool, give: impl FnOnce() -> Option<Stored>) {
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         // Once some are left to the store, so are those that come after them: they keep their order.
-        let handed = message.filter(|message| due <= message.created_date && news.earliest.is_none());
-        match handed.filter(|message| news.messages.len() < HANDED && is_small(message)) {
-            Some(message) => news.messages.push(message.clone()),
+        let fits = small && due <= created && news.earliest.is_none() && news.messages.len() < HANDED;
+        match fits.then(give).flatten() {
+            Some(made) => news.messages.push(made),
             None => news.earliest = Some(news.earliest.map_or(due, |known| known.min(due))),
         }
         drop(news);

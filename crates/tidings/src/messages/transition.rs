@@ -60,6 +60,11 @@ impl Stored {
         Ok(Self { message, item })
     }
 
+    #[must_use]
+    pub const fn item(&self) -> &Item {
+        &self.item
+    }
+
     /// Bytes it takes.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -72,7 +77,7 @@ impl Stored {
     ///
     /// [`Refused::Conflict`] if its state does not allow the input.
     pub fn transition(
-        &self,
+        self,
         table: &Table,
         policy: &Policy,
         input: Input,
@@ -80,10 +85,10 @@ impl Stored {
         followers: &[Arc<dyn Follower>],
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
-        let before = &self.message;
-        let (delivery, actions) = step(&before.delivery, policy, input, now)?;
-        let mut after = self.touched(now);
-        after.delivery = delivery;
+        let Self { message: mut after, item } = self;
+        let (delivery, actions) = step(&after.delivery, policy, input, now)?;
+        touch(&mut after, now);
+        let before = std::mem::replace(&mut after.delivery, delivery);
         if after.delivery.status != Status::Created {
             // Taken up at once, it was in line for no time.
             after.queued_at = after.queued_at.or(Some(after.updated_date));
@@ -93,14 +98,14 @@ impl Stored {
         }
         change(&mut after);
         let mut tally = Tally::default();
-        tally.count(before, &after);
+        tally.count(before.status, &after);
         let mut more = Vec::new();
         if after.delivery.status.is_final() {
             after.processing_completed_at = Some(after.updated_date);
             after.lease = None;
             more.extend(followers.iter().flat_map(|follower| follower.ended(&after)));
-        } else if after.delivery.retry_count > before.delivery.retry_count {
-            let by = after.delivery.retry_count - before.delivery.retry_count;
+        } else if after.delivery.retry_count > before.retry_count {
+            let by = after.delivery.retry_count - before.retry_count;
             more.extend(followers.iter().flat_map(|follower| follower.retried(&after, by)));
         }
         for action in &actions {
@@ -108,7 +113,7 @@ impl Stored {
                 more.push(dead::letter(&after, reason, now)?);
             }
         }
-        let (write, item) = self.update(table, &after)?;
+        let (write, item) = update(item, table, &after)?;
         let mut writes = vec![write];
         writes.extend(more);
         Ok(Transition { after: Self { message: after, item }, writes, tally, actions })
@@ -119,51 +124,50 @@ impl Stored {
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn put_off(&self, table: &Table, until: Timestamp, hours: &str, now: Timestamp) -> Result<Transition, Error> {
-        let mut after = self.touched(now);
+    pub fn put_off(self, table: &Table, until: Timestamp, hours: &str, now: Timestamp) -> Result<Transition, Error> {
+        let Self { message: mut after, item } = self;
+        touch(&mut after, now);
         match after.delivery.status {
             Status::Processing => after.delivery.next_attempt_at = Some(until),
             _ => after.deliver_at = to_millis(until),
         }
         after.put_off_by = Some(hours.to_owned());
-        let (write, item) = self.update(table, &after)?;
+        let (write, item) = update(item, table, &after)?;
         let after = Self { message: after, item };
         Ok(Transition { after, writes: vec![write], tally: Tally::default(), actions: Vec::new() })
     }
+}
 
-    /// As any change leaves it.
-    fn touched(&self, now: Timestamp) -> Message {
-        let mut after = self.message.clone();
-        // The wall clock may have jumped back; a message is never updated before it was made.
-        after.updated_date = to_millis(now).max(after.updated_date);
-        after.revision = after.revision.saturating_add(1);
-        after
-    }
+/// As any change leaves it.
+fn touch(message: &mut Message, now: Timestamp) {
+    // The wall clock may have jumped back; a message is never updated before it was made.
+    message.updated_date = to_millis(now).max(message.updated_date);
+    message.revision = message.revision.saturating_add(1);
+}
 
-    /// The update from what was read to `after`, and the item that it makes.
-    fn update(&self, table: &Table, after: &Message) -> Result<(Write, Item), Error> {
-        let new = after.to_item()?;
-        let mut changes = Vec::new();
-        let mut item = self.item.clone();
-        for name in PASSING.into_iter().filter(|name| new.get(name).is_none() && self.item.get(name).is_some()) {
+/// The update from what was read to `after`, and the item that it makes.
+fn update(mut item: Item, table: &Table, after: &Message) -> Result<(Write, Item), Error> {
+    let unchanged = |name: &'static str| match item.get(name) {
+        Some(value) => Condition::Equals(name.into(), value.clone()),
+        None => Condition::LacksAttribute(name.into()),
+    };
+    let condition = Condition::All(vec![Condition::Exists, unchanged("status"), unchanged("revision")]);
+    let new = after.moving()?;
+    let mut changes = Vec::new();
+    for name in PASSING.into_iter().filter(|name| new.get(name).is_none()) {
+        if item.0.remove(name).is_some() {
             changes.push(Change::Remove(name.into()));
-            item.0.remove(name);
         }
-        for (name, value) in new.0 {
-            if self.item.get(&name) != Some(&value) {
-                changes.push(Change::Set(name.clone(), value.clone()));
-                item.0.insert(name, value);
-            }
-        }
-        let unchanged = |name: &'static str| match self.item.get(name) {
-            Some(value) => Condition::Equals(name.into(), value.clone()),
-            None => Condition::LacksAttribute(name.into()),
-        };
-        let condition = Condition::All(vec![Condition::Exists, unchanged("status"), unchanged("revision")]);
-        let write = Write::update(table, key(&after.message_id), changes).when(condition);
-        debug_assert!(!matches!(item.get("status"), None | Some(Value::Null)), "a message has a status");
-        Ok((write, item))
     }
+    for (name, value) in new.0 {
+        if item.get(&name) != Some(&value) {
+            changes.push(Change::Set(name.clone(), value.clone()));
+            item.0.insert(name, value);
+        }
+    }
+    let write = Write::update(table, key(&after.message_id), changes).when(condition);
+    debug_assert!(!matches!(item.get("status"), None | Some(Value::Null)), "a message has a status");
+    Ok((write, item))
 }
 
 /// Why there is no transition.

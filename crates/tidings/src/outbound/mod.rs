@@ -25,7 +25,7 @@ pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
 pub const MAX_URL_BYTES: usize = 2048;
 const IDLE_CONNECTIONS_PER_HOST: usize = 4;
 /// To a server that the configuration names, most of what leaves goes.
-const IDLE_CONNECTIONS_TRUSTED: usize = 64;
+const IDLE_CONNECTIONS_TRUSTED: usize = 128;
 const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
 
 /// How long to wait for what.

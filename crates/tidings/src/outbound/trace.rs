@@ -4,25 +4,28 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use ring::digest::{SHA256, digest};
 use uuid::Uuid;
 
-/// Adds both headers; a correlation id that fits in no header is left out.
-pub fn insert(headers: &mut HeaderMap, correlation_id: &str, message_id: &str) {
-    for (name, value) in
-        [("x-correlation-id", correlation_id.to_owned()), ("traceparent", parent(correlation_id, message_id))]
-    {
+/// Adds both headers; a correlation id that fits in no header is left out. `trace_id` is the trace that the first request
+/// said it belongs to, beside its correlation id.
+pub fn insert(headers: &mut HeaderMap, correlation_id: &str, trace_id: Option<&str>, message_id: &str) {
+    let parent = parent(correlation_id, trace_id, message_id);
+    for (name, value) in [("x-correlation-id", correlation_id.to_owned()), ("traceparent", parent)] {
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(HeaderName::from_static(name), value);
         }
     }
 }
 
-/// A `traceparent` whose trace is the correlation id: as it is if it came from a `traceparent`, a UUID's digits, and the
-/// hash of anything else. The span follows from the message, so that every attempt says the same.
+/// A `traceparent` of that trace, else of the correlation id. The span follows from the message, so that every attempt
+/// says the same.
 #[must_use]
-pub fn parent(correlation_id: &str, message_id: &str) -> String {
-    format!("00-{}-{}-01", trace_of(correlation_id), hashed(message_id, 8))
+pub fn parent(correlation_id: &str, trace_id: Option<&str>, message_id: &str) -> String {
+    let trace = trace_id.map_or_else(|| trace_of(correlation_id), ToOwned::to_owned);
+    format!("00-{trace}-{}-01", hashed(message_id, 8))
 }
 
-fn trace_of(correlation_id: &str) -> String {
+/// The trace of a correlation id: as it is if it came from a `traceparent`, a UUID's digits, and the hash of anything else.
+#[must_use]
+pub fn trace_of(correlation_id: &str) -> String {
     match Uuid::try_parse(correlation_id) {
         Ok(uuid) if !uuid.is_nil() => uuid.simple().to_string(),
         _ => hashed(correlation_id, 16),
@@ -40,15 +43,17 @@ mod tests {
     // S002-15, S002-69
     #[test]
     fn the_trace_is_the_correlation_id_where_it_can_be() {
-        let trace = |id: &str| parent(id, "m").split('-').nth(1).unwrap().to_owned();
+        let trace = |id: &str| parent(id, None, "m").split('-').nth(1).unwrap().to_owned();
         assert_eq!(trace("4bf92f3577b34da6a3ce929d0e0e4736"), "4bf92f3577b34da6a3ce929d0e0e4736");
         assert_eq!(trace("660e9500-f39c-52e5-b827-557766551111"), "660e9500f39c52e5b827557766551111");
         for other in ["order-17", "00000000-0000-0000-0000-000000000000", ""] {
             let trace = trace(other);
             assert!(trace.len() == 32 && trace.bytes().any(|digit| digit != b'0'), "{trace}");
         }
-        assert_eq!(parent("a", "m"), parent("a", "m"));
-        assert_ne!(parent("a", "m"), parent("a", "n"));
-        assert_eq!(parent("a", "m").len(), 55);
+        assert_eq!(parent("a", None, "m"), parent("a", None, "m"));
+        assert_ne!(parent("a", None, "m"), parent("a", None, "n"));
+        assert_eq!(parent("a", None, "m").len(), 55);
+        let beside = "4bf92f3577b34da6a3ce929d0e0e4736";
+        assert!(parent("order-17", Some(beside), "m").starts_with(&format!("00-{beside}-")));
     }
 }

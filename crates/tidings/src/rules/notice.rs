@@ -1,6 +1,7 @@
 //! What a rule says of an event, and to whom: templates filled in, addresses checked. Reads nothing but its arguments.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tidings_core::envelope::{Envelope, check_name};
@@ -16,6 +17,7 @@ use super::window;
 use crate::config::{Config, values};
 use crate::inbox::record::{self as inbox, About, Entry, Kind, MAP};
 use crate::messages::record::{ALERT_NOTIFICATION, Message, NewMessage};
+use crate::tickets::callers::Callers;
 
 const DAY_SECONDS: i64 = 86_400;
 /// Fields of an event that a text of our own shows.
@@ -30,6 +32,8 @@ pub struct Settings {
     pub notifications_seconds: i64,
     /// What inbox entries link to (S001-109).
     pub link: Option<Template>,
+    /// Makes hashes of phone numbers that tickets are for, before they are stored (S004-37).
+    pub callers: Option<Arc<Callers>>,
 }
 
 impl Settings {
@@ -43,7 +47,13 @@ impl Settings {
             notifications_seconds: days(config.retention.notifications_days),
             // The configuration was checked; a template that is none gives no links.
             link: config.notification_center.link.as_deref().and_then(|link| Template::parse(link).ok()),
+            callers: None,
         }
+    }
+
+    #[must_use]
+    pub fn with_callers(self, callers: Arc<Callers>) -> Self {
+        Self { callers: Some(callers), ..self }
     }
 }
 
@@ -160,11 +170,15 @@ impl Notice {
             Some(Target::Queue { entity }) => (Some(object(json!({ "entity": entity }))), None),
             Some(Target::Ticket { caller }) => {
                 let caller = caller.line(fields).ok().filter(|caller| check_name(caller, USER_CHARS).is_ok());
-                let mut target = caller.map(|caller| object(json!({ "caller": caller })));
+                let hashed =
+                    |text: String| event.settings.callers.as_ref().map_or(Some(text.clone()), |c| c.id(&text).ok());
+                let mut target = caller.and_then(hashed).map(|caller| object(json!({ "caller": caller })));
                 // What belongs to one ticket: without a key of the rule's own, what has the same title (S004-45).
                 let key = rule.dedupe_key.as_ref().and_then(|key| key.line(fields).ok());
                 if let (Some(target), Some(key)) = (&mut target, key) {
-                    target.insert("dedup_key".to_owned(), key.chars().take(TITLE_CHARS).collect::<String>().into());
+                    let key: String = key.chars().take(TITLE_CHARS).collect();
+                    let key = hashed(key.clone()).unwrap_or(key);
+                    target.insert("dedup_key".to_owned(), key.into());
                 }
                 (target, None)
             }
@@ -187,7 +201,8 @@ impl Notice {
             deliver_at: None,
             keep_seconds: settings.messages_seconds,
         };
-        Destination::Message(Box::new(Message::new(new, event.received_at)))
+        let trace_id = event.envelope.trace_id().map(ToOwned::to_owned);
+        Destination::Message(Box::new(Message { trace_id, ..Message::new(new, event.received_at) }))
     }
 
     fn payload(&self, rule: &Rule, channel: &str, event: &Occurrence<'_>) -> Map<String, Value> {

@@ -18,6 +18,7 @@ use crate::events::record::NewEvent;
 use crate::inbox::{Entry, map};
 use crate::ingest::Companions;
 use crate::messages::{Message, counters, record};
+use crate::tickets::callers::Callers;
 
 /// Writes of the event itself: its id, its record, its day. And one for a job, and one that counts messages.
 const KEPT_WRITES: usize = 5;
@@ -62,6 +63,12 @@ impl Reactor {
     pub fn new(store: Arc<dyn Store>, settings: Settings) -> Self {
         let messages = record::table(&settings.stage);
         Self { store, settings, messages, bus: None }
+    }
+
+    /// Phone numbers that tickets are for are stored as this makes them.
+    #[must_use]
+    pub fn with_callers(self, callers: Arc<Callers>) -> Self {
+        Self { settings: self.settings.with_callers(callers), ..self }
     }
 
     /// Sends what rules send to queues and topics over this bus.

@@ -25,9 +25,10 @@ pub fn compose(
         payload: definition.payload.clone(),
         stage: None,
         deliver_at: None,
+        cancel_key: None,
     };
-    let origin = Origin { created_by: "scheduler", correlation_id: &message_id.to_string() };
-    messages.compose(request, origin, message_id, now)
+    let origin = Origin { created_by: "scheduler", correlation_id: &message_id.to_string(), trace_id: None };
+    messages.compose(request, origin, message_id, now).map(|made| made.message)
 }
 
 /// The id of the message of a run.

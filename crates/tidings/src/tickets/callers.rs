@@ -2,6 +2,10 @@
 
 use ring::hmac;
 use tidings_core::envelope::check_name;
+use tidings_core::ids::IdSource;
+use tidings_store::{Error, Store};
+
+use crate::secrets;
 
 /// Characters of a caller's id.
 pub const CALLER_CHARS: usize = 256;
@@ -13,7 +17,22 @@ const HASH_BYTES: usize = 16;
 /// Turns phone numbers into hashes that nobody without the key can make.
 pub struct Callers(hmac::Key);
 
+impl std::fmt::Debug for Callers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Callers")
+    }
+}
+
 impl Callers {
+    /// With the installation's own key.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    pub async fn open(store: &dyn Store, ids: &dyn IdSource) -> Result<Self, Error> {
+        Ok(Self::new(&secrets::key(store, ids, "ticket-callers").await?))
+    }
+
     #[must_use]
     pub fn new(key: &[u8; 32]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key))

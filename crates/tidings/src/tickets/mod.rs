@@ -34,7 +34,6 @@ use crate::audit::{Action, Audit};
 use crate::config::{Config, Stage};
 use crate::http::{Metrics, Problem};
 use crate::ingest::{Arrival, Companions, Ingest, Receipt};
-use crate::secrets;
 
 /// The source of tickets' events.
 pub const SOURCE: &str = "tidings/tickets";
@@ -51,7 +50,7 @@ pub struct Tickets {
     ids: Arc<dyn IdSource>,
     ingest: Arc<Ingest>,
     metrics: Arc<Metrics>,
-    callers: Callers,
+    callers: Arc<Callers>,
     keep_seconds: i64,
     /// A production installation does not take tickets of a trial.
     refused: bool,
@@ -98,11 +97,11 @@ impl From<Refused> for Problem {
 }
 
 impl Tickets {
-    pub async fn open(ingest: &Arc<Ingest>, config: &Config) -> Result<Self, Error> {
+    #[must_use]
+    pub fn new(ingest: &Arc<Ingest>, callers: Arc<Callers>, config: &Config) -> Self {
         let (store, clock, ids) = (Arc::clone(&ingest.store), Arc::clone(&ingest.clock), Arc::clone(&ingest.ids));
-        let callers = Callers::new(&secrets::key(&*store, &*ids, "ticket-callers").await?);
         let days = i64::try_from(config.retention.tickets_days).unwrap_or(i64::MAX);
-        Ok(Self {
+        Self {
             store,
             clock,
             ids,
@@ -111,7 +110,7 @@ impl Tickets {
             callers,
             keep_seconds: days.saturating_mul(DAY_SECONDS),
             refused: config.stage == Stage::Prod && !config.tickets.in_prod,
-        })
+        }
     }
 
     /// S004-02: the table's name says that it is for a trial, and a production installation does not mix with one.
@@ -126,7 +125,7 @@ impl Tickets {
 
     /// How callers are stored.
     #[must_use]
-    pub fn callers(&self) -> &Callers {
+    pub fn callers(&self) -> &Arc<Callers> {
         &self.callers
     }
 

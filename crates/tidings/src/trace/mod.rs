@@ -13,6 +13,7 @@ use tidings_store::{Error, Item, Query, Store, Table, Value as Attribute};
 use crate::audit;
 use crate::bus::Bus;
 use crate::bus::history::{self, Fate};
+use crate::business;
 use crate::events::{StoredEvent, record};
 use crate::messages::http::MessageView;
 use crate::messages::{self, Message};
@@ -113,6 +114,7 @@ fn sources(stage: &str) -> Vec<Source> {
         of_events("event", event_step),
         of_events("rule", rule_step),
         of_events("notification", notification_step),
+        Source { kind: "handled", table: business::handled::table().clone(), index, step: handled_step },
         Source { kind: "message", table: messages::record::table(stage), index, step: message_step },
         Source { kind: BUS, table: history::table().clone(), index: None, step: bus_step },
         Source { kind: "audit", table: audit::table().clone(), index, step: audit_step },
@@ -164,6 +166,17 @@ fn notification_step(item: Item) -> Told {
     let outcome = event.outcome();
     let details = json!({ "notifications": outcome.notifications, "total": outcome.totals.notifications });
     Ok(followed(&event, "notification", outcome.totals.notifications, &details))
+}
+
+/// What a handler of a business event put into inboxes. Its messages are messages like others.
+fn handled_step(item: Item) -> Told {
+    let text = |name: &str| item.str(name).unwrap_or_default().to_owned();
+    let outcome = business::handled::outcome_of(&item).unwrap_or_default();
+    let details = json!({
+        "handler": text("handler"), "notifications": outcome.notifications, "total": outcome.totals.notifications,
+    });
+    let step = Step { time: text("at"), kind: "notification", id: text("event_id"), details: raw(&details) };
+    Ok((text("at"), Some(step)))
 }
 
 fn followed(event: &StoredEvent, kind: &'static str, count: u64, details: &Value) -> (String, Option<Step>) {

@@ -169,7 +169,7 @@ async fn show(
         section { h2 { "As it came" }
             @match serde_json::from_str::<serde_json::Value>(raw) {
                 Ok(json) => { (parts::json(&json)) }
-                Err(_) => { pre.json tabindex="0" { code { (raw) } } }
+                Err(_) => { (parts::code_within(raw, parts::TEXT_BYTES)) }
             }
         }
     };

@@ -21,7 +21,7 @@ use crate::bus::path::Path;
 use crate::http::{CorrelationId, Params, Problem};
 use crate::tokens::Scope;
 
-const PAGE: usize = 50;
+const PAGE: usize = 20;
 
 pub fn pages() -> Vec<Page> {
     vec![
@@ -181,15 +181,17 @@ fn card(visitor: &Visitor, path: &Path, seen: &Seen) -> Markup {
                     span.faint { " " (dead.get("description").and_then(Value::as_str).unwrap_or_default()) } }
             }
             (attempts(&view))
-            pre.json tabindex="0" { code { (body) } }
+            (parts::code_within(&body, parts::PIECE_BYTES))
             @if path.dead && visitor.operates() {
                 details { summary { "Send back, as it is or edited" }
                     form.editor method="post" action="/ui/bus/resubmit" {
                         (form_token(visitor))
                         input type="hidden" name="path" value=(path.to_string());
                         input type="hidden" name="id" value=(seen.message.sequence);
-                        input type="hidden" name="before" value=(text("body"));
-                        label { span { "Body" } textarea.code name="body" rows="6" spellcheck="false" { (text("body")) } }
+                        @if parts::within(text("body"), parts::PIECE_BYTES) == text("body") {
+                            input type="hidden" name="before" value=(text("body"));
+                            label { span { "Body" } textarea.code name="body" rows="6" spellcheck="false" { (text("body")) } }
+                        } @else { p.faint { "It is too long to be edited here, and goes back as it is." } }
                         div.actions { button type="submit" { "Send back" } }
                     }
                 }

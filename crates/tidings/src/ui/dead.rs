@@ -224,8 +224,10 @@ fn desk(visitor: &Visitor, id: &str, view: &Value, payload: &str, target: &str, 
                     form.editor method="post" action=(format!("{path}/resubmit")) {
                         (form_token(visitor))
                         (parts::wrong("Not sent:", wrong))
-                        label for="payload" { "Payload" }
-                        textarea.code id="payload" name="payload" rows="8" spellcheck="false" { (payload) }
+                        @if parts::is_editable(payload) {
+                            label for="payload" { "Payload" }
+                            textarea.code id="payload" name="payload" rows="8" spellcheck="false" { (payload) }
+                        } @else { (parts::code_within(payload, parts::TEXT_BYTES)) p.faint { "It is too long to be edited here, and goes as it is." } }
                         label { span { "Another target " span.faint { "JSON in the channel's terms; empty: the same" } }
                             textarea.code name="target" rows="2" spellcheck="false" { (target) } }
                         div.actions { button type="submit" { "Send again" } }

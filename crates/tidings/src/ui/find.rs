@@ -9,7 +9,9 @@ use super::door::{Page, Visitor, see_other};
 use super::layout;
 use super::parts::{self, encode};
 use crate::app::Services;
+use crate::business::origin::path_id;
 use crate::http::{Params, Problem};
+use crate::schedules::http::find as find_schedule;
 use crate::tokens::Scope;
 use crate::trace::Trace;
 
@@ -22,23 +24,40 @@ async fn find(State(services): State<Services>, visitor: Visitor, params: Params
     if let Some(place) = place(&services, &wanted).await? {
         return Ok(see_other(&place));
     }
-    let hint = html! { "Look for the id of an event or a message, a correlation id, or the name of a rule." };
-    let what = if wanted.is_empty() { "Nothing to look for".to_owned() } else { format!("Nothing is called {wanted}") };
+    let hint = html! {
+        "Look for the id of an event, message, ticket, incident, invoice, service request or transfer, for a correlation "
+        "id, or for the name of a rule or schedule. Nothing is searched by parts: give all of it."
+    };
+    let what = if wanted.is_empty() {
+        "Nothing to look for".to_owned()
+    } else {
+        format!("Nothing has the id or name “{wanted}”")
+    };
     Ok(layout::page(&visitor, "", "Find", parts::empty(&what, hint)).into_response())
 }
 
 async fn place(services: &Services, wanted: &str) -> Result<Option<String>, Problem> {
+    let page = |of: &str| Ok(Some(format!("/ui/{of}/{}", encode(wanted))));
     if services.events.get(wanted, None).await?.is_some() {
-        return Ok(Some(format!("/ui/events/{}", encode(wanted))));
+        return page("events");
     }
     if services.messages.get(wanted).await?.is_some() {
-        return Ok(Some(format!("/ui/messages/{}", encode(wanted))));
+        return page("messages");
     }
     if services.rules.book.get(wanted).is_some() {
-        return Ok(Some(format!("/ui/rules/{}", encode(wanted))));
+        return page("rules");
     }
     if services.tickets.get(wanted).await?.is_some() {
-        return Ok(Some(format!("/ui/tickets/{}", encode(wanted))));
+        return page("tickets");
+    }
+    if find_schedule(services, wanted).await?.is_some() {
+        return page("schedules");
+    }
+    if !wanted.is_empty() && services.incidents.get(wanted).await?.is_some() {
+        return page("incidents");
+    }
+    if let Some(correlation) = correlation_of(services, wanted).await? {
+        return Ok(Some(format!("/ui/trace/{}", encode(&correlation))));
     }
     if let Some(correlation) = services.bus.correlation_of(wanted).await? {
         return Ok(Some(format!("/ui/trace/{}", encode(&correlation))));
@@ -49,4 +68,17 @@ async fn place(services: &Services, wanted: &str) -> Result<Option<String>, Prob
         return Ok(Some(format!("/ui/trace/{}", encode(wanted))));
     }
     Ok(None)
+}
+
+/// What has no page of its own is told by its trace.
+async fn correlation_of(services: &Services, wanted: &str) -> Result<Option<String>, Problem> {
+    let Ok(id) = path_id("q", wanted) else { return Ok(None) };
+    let business = &services.business;
+    if let Some(invoice) = business.invoices.get(&id).await? {
+        return Ok(Some(invoice.correlation_id));
+    }
+    if let Some(request) = business.service_requests.get(&id).await? {
+        return Ok(Some(request.correlation_id));
+    }
+    Ok(business.transfers.get(&id).await?.map(|transfer| transfer.correlation_id))
 }

@@ -90,7 +90,7 @@ async fn show(State(services): State<Services>, visitor: Visitor, mut params: Pa
         let content = html! { (chooser) (parts::empty("Whose inbox?", hint)) };
         return Ok(layout::page(&visitor, "/ui/inbox", "Inbox", content).into_response());
     };
-    let filter = Filter { user: user.clone(), status, kind: None };
+    let filter = Filter { user: user.clone(), status, ..Filter::default() };
     let context = paging::context(visitor.caller(), "/ui/inbox", &filter);
     let after = match &cursor {
         Some(cursor) => String::from_utf8(services.sealer.open("cursor", &context, cursor)?).ok(),
@@ -142,7 +142,7 @@ fn entry(visitor: &Visitor, user: &str, which: &str, item: &Value, acts: bool) -
     html! {
         li class=(status) {
             div.line {
-                strong { (text(item, "title")) }
+                strong { (parts::short(text(item, "title"), 300)) }
                 span.tags {
                     @let kind = text(item, "type");
                     @if kind != "notice" { span.tag { (kind) } }
@@ -151,7 +151,7 @@ fn entry(visitor: &Visitor, user: &str, which: &str, item: &Value, acts: bool) -
                 }
                 span.faint { (arrived(id)) }
             }
-            @if !text(item, "text").is_empty() { p.long { (text(item, "text")) } }
+            @if !text(item, "text").is_empty() { p.long { (parts::within(text(item, "text"), parts::PIECE_BYTES)) } }
             @if let Some(link) = web_address(text(item, "link")) { p { a href=(link) rel="noopener noreferrer" { (link) } } }
             @if acts {
                 div.actions {
@@ -238,7 +238,7 @@ async fn stream(State(services): State<Services>, visitor: Visitor, mut params: 
     params.finish()?;
     let user = user.ok_or_else(|| Problem::invalid_field("user", "is required"))?;
     let listener = services.inbox.live.listen(&user);
-    let filter = Filter { user, status, kind: None };
+    let filter = Filter { user, status, ..Filter::default() };
     let stop = services.workers.stopping();
     let start = (services, visitor, listener, filter, stop);
     let frames = futures_util::stream::unfold(start, |(services, visitor, listener, filter, mut stop)| async move {

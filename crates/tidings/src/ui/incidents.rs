@@ -58,6 +58,16 @@ fn link(incident: &Incident) -> String {
     format!("/ui/incidents/{}", encode(&incident.id))
 }
 
+/// Where to look: a line of the bus, unless it is about the time that everything takes.
+fn entity(incident: &Incident) -> Markup {
+    let dead = if incident.metric == "dead_letters" { "/$deadletterqueue" } else { "" };
+    html! {
+        @if incident.metric != "latency_p99_seconds" {
+            a href=(parts::address("/ui/bus/peek", &[("path", &format!("{}{dead}", incident.entity))])) { (incident.entity) }
+        } @else { (incident.entity) }
+    }
+}
+
 fn table(incidents: &[Incident]) -> Markup {
     html! {
         table.cards {
@@ -68,8 +78,8 @@ fn table(incidents: &[Incident]) -> Markup {
                     td data-label="Severity" { (badge(severity_name(incident.severity))) }
                     td data-label="State" { (badge(incident.state.as_str())) }
                     td data-label="Monitor" { (incident.monitor) }
-                    td data-label="Of" { (incident.entity) }
-                    td.number data-label="Value" { (incident.value) span.faint { " above " (incident.above) } }
+                    td data-label="Of" { (entity(incident)) }
+                    td.number data-label="Value" { span { (incident.value) span.faint { " above " (incident.above) } } }
                     td.number data-label="Escalated" { (incident.escalations) }
                 }
             } }
@@ -94,8 +104,11 @@ async fn show(
         ("Severity", badge(severity_name(incident.severity))),
         ("Raised", time(incident.raised_at)),
         ("Above since", time(incident.above_since)),
-        ("What", html! { (incident.metric.replace('_', " ")) " of " (incident.entity) }),
-        ("Value", html! { (incident.value) ", at most " (incident.peak) ", above " (incident.above) }),
+        ("What", html! { (incident.metric.replace('_', " ")) " of " (entity(&incident)) }),
+        (
+            "Value",
+            html! { (incident.value) span.faint { " at most " (incident.peak) "; allowed are " (incident.above) } },
+        ),
         ("Escalations", html! { (incident.escalations) }),
     ];
     let moments = [

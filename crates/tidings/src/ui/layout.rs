@@ -146,7 +146,7 @@ pub fn problem(visitor: Option<&Visitor>, theme: Theme, problem: &Problem, corre
         _ => "Something went wrong",
     };
     let content = html! {
-        div.problem role="alert" {
+        div.problem.calm[problem.status == StatusCode::NOT_FOUND] role="alert" {
             @if problem.errors.is_empty() { p { (problem.detail) } }
             @else {
                 p { "The request is not valid:" }

@@ -13,6 +13,7 @@ mod dead;
 mod door;
 mod events;
 mod find;
+mod forms;
 mod inbox;
 mod incidents;
 mod layout;
@@ -22,6 +23,7 @@ mod messages;
 mod overview;
 mod parts;
 mod rules;
+mod schedule_form;
 mod schedules;
 pub mod session;
 mod steps;
@@ -33,10 +35,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{any, get};
 
 use crate::app::Services;
-use crate::http::{self, Route};
+use crate::http::{self, Problem, Route};
 
 use door::{Doors, Page, see_other};
 
@@ -49,7 +51,11 @@ fn pages(services: Services) -> Router {
     let doors = Doors::new(services.clone());
     let mut router = Router::new();
     let pages = [
-        vec![Page::public("/", get(to_dashboard)), Page::public("/ui", get(to_dashboard))],
+        vec![
+            Page::public("/", get(to_dashboard)),
+            Page::public("/ui", get(to_dashboard)),
+            Page::public("/ui/{*page}", any(nowhere)),
+        ],
         assets::pages(),
         login::pages(),
         overview::pages(),
@@ -79,4 +85,9 @@ fn pages(services: Services) -> Router {
 
 async fn to_dashboard() -> Response {
     see_other("/ui/")
+}
+
+/// Whoever mistypes an address, or follows an old link, is told so on a page.
+async fn nowhere() -> Problem {
+    Problem::not_found("there is no page at this address; it may have moved, or been mistyped")
 }

@@ -11,6 +11,11 @@ use super::door::Visitor;
 /// What stands for itself in a part of a path or query.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
+/// Bytes of what a page is about, once it is escaped: no page has more than 200 KB, whatever it shows.
+pub const TEXT_BYTES: usize = 40_000;
+/// Bytes of one of many.
+pub const PIECE_BYTES: usize = 2_000;
+
 /// Characters of JSON that stand on one line.
 const LINE: usize = 60;
 
@@ -115,11 +120,48 @@ pub fn badge(state: &str) -> Markup {
     html! { span class=(format!("badge {kind}")) { (state.replace('_', " ")) } }
 }
 
-/// JSON to read, in a box of its own.
+/// JSON as a person reads it; of what is long, the beginning.
 #[must_use]
 pub fn json(value: &Value) -> Markup {
-    let text = pretty(value);
-    html! { pre.json tabindex="0" { code { (text) } } }
+    json_within(value, TEXT_BYTES)
+}
+
+/// The same in fewer bytes, for one of many.
+#[must_use]
+pub fn json_within(value: &Value, most: usize) -> Markup {
+    code_within(&pretty(value), most)
+}
+
+/// Text as it is; of what is long, the beginning.
+#[must_use]
+pub fn code_within(text: &str, most: usize) -> Markup {
+    let shown = within(text, most);
+    html! {
+        pre.json tabindex="0" { code { (shown) } }
+        @if shown.len() < text.len() { p.faint { "This is the beginning; the API gives all of its " (number(text.len() as u64)) " bytes." } }
+    }
+}
+
+/// The beginning of a text that takes at most so many bytes on the page.
+#[must_use]
+pub fn within(text: &str, most: usize) -> &str {
+    let mut bytes = 0;
+    let end = text.char_indices().find(|(_, c)| {
+        bytes += match c {
+            '"' => 6,
+            '&' => 5,
+            '<' | '>' => 4,
+            c => c.len_utf8(),
+        };
+        bytes > most
+    });
+    end.map_or(text, |(end, _)| text.get(..end).unwrap_or_default())
+}
+
+/// Whether a text is short enough to be edited on a page.
+#[must_use]
+pub fn is_editable(text: &str) -> bool {
+    within(text, TEXT_BYTES).len() == text.len()
 }
 
 /// JSON on as few lines as read well: whatever fits on one stands on one.
@@ -334,6 +376,17 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
         assert_eq!(pretty(&Value::Null), "null");
         assert_eq!(pretty(&serde_json::json!([])), "[]");
+    }
+
+    #[test]
+    fn a_text_is_cut_by_what_it_takes_once_escaped() {
+        assert_eq!(within("abc", 3), "abc");
+        assert_eq!(within("abc", 2), "ab");
+        assert_eq!(within("\"\"a", 12), "\"\"");
+        assert_eq!(within("é<é", 5), "é");
+        assert!(is_editable(&"x".repeat(TEXT_BYTES)) && !is_editable(&"\"".repeat(TEXT_BYTES / 6 + 1)));
+        let page = json(&Value::from("<".repeat(100_000))).into_string();
+        assert!(page.len() < TEXT_BYTES + 500, "{}", page.len());
     }
 
     #[test]

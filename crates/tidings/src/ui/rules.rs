@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tidings_core::envelope::FieldError;
 
 use super::door::{Form, Page, Visitor, see_other};
+use super::forms::{Saved, again, saved};
 use super::layout;
 use super::parts::{self, badge, confirm, encode, event_link, form_token, number, rule_link};
 use crate::app::Services;
@@ -17,7 +18,7 @@ use crate::rules::{Origin, Rule, Target, dry_run, read};
 use crate::tokens::Scope;
 
 /// Rules on one page.
-const PAGE: usize = 200;
+const PAGE: usize = 100;
 /// Events that a pattern is tried on.
 const TRIED: usize = 1000;
 
@@ -49,7 +50,7 @@ async fn list(State(services): State<Services>, visitor: Visitor, params: Params
                     tr {
                         td data-label="Name" { (rule_link(&rule.name)) }
                         td data-label="State" { (badge(if rule.enabled { "enabled" } else { "off" })) }
-                        td data-label="Pattern" { code.clip { (Value::Object(rule.pattern_json.clone()).to_string()) } }
+                        td data-label="Pattern" { code.clip { (parts::short(&Value::Object(rule.pattern_json.clone()).to_string(), 120)) } }
                         td data-label="Goes to" { span.tags { @if rule.exclusion.is_some() { span.tag { "keeps others back" } } @for target in &rule.targets { span.tag { (target.channel()) } } } }
                         td data-label="From" { (rule.origin.as_str()) }
                     }
@@ -186,8 +187,7 @@ async fn make(
             Err(wrong) => wrong,
         },
     };
-    let content = editor(&visitor, "/ui/rules/new", &draft, true, &wrong);
-    Ok((axum::http::StatusCode::BAD_REQUEST, layout::page(&visitor, "/ui/rules", "New rule", content)).into_response())
+    Ok(again(&visitor, "/ui/rules", "New rule", editor(&visitor, "/ui/rules/new", &draft, true, &wrong)))
 }
 
 /// Stores a draft, or says what is wrong with it.
@@ -196,15 +196,10 @@ async fn save(
     visitor: &Visitor,
     correlation: &CorrelationId,
     draft: &Draft,
-) -> Result<Result<(), Vec<FieldError>>, Problem> {
-    let fields = match draft.fields() {
-        Ok(fields) => fields,
-        Err(wrong) => return Ok(Err(wrong)),
-    };
-    match write(services, visitor.caller(), correlation, &draft.name, &fields).await {
-        Ok(_) => Ok(Ok(())),
-        Err(problem) if !problem.errors.is_empty() => Ok(Err(problem.errors)),
-        Err(problem) => Err(problem),
+) -> Result<Saved<()>, Problem> {
+    match draft.fields() {
+        Ok(fields) => saved(write(services, visitor.caller(), correlation, &draft.name, &fields).await.map(drop)),
+        Err(wrong) => Ok(Err(wrong)),
     }
 }
 
@@ -220,11 +215,7 @@ async fn edit(
     let action = format!("/ui/rules/{}/edit", encode(&name));
     match save(&services, &visitor, &correlation, &draft).await? {
         Ok(()) => Ok(see_other(&format!("/ui/rules/{}?done=saved", encode(&name)))),
-        Err(wrong) => {
-            let content = editor(&visitor, &action, &draft, false, &wrong);
-            let page = layout::page(&visitor, "/ui/rules", &name, content);
-            Ok((axum::http::StatusCode::BAD_REQUEST, page).into_response())
-        }
+        Err(wrong) => Ok(again(&visitor, "/ui/rules", &name, editor(&visitor, &action, &draft, false, &wrong))),
     }
 }
 
@@ -254,7 +245,10 @@ async fn show(
         Some("saved") => Some("The rule is changed, from now on."),
         _ => None,
     };
-    let editable = visitor.operates() && rule.origin != Origin::File;
+    let draft = Draft::of(&rule);
+    let short =
+        parts::is_editable(&draft.pattern) && parts::is_editable(&draft.targets) && parts::is_editable(&draft.text);
+    let editable = visitor.operates() && rule.origin != Origin::File && short;
     let built_in = services.rules.book.is_built_in(&name);
     let (word, question) = if built_in {
         ("Back to the built-in rule", "What was changed in it is lost.")
@@ -264,7 +258,7 @@ async fn show(
     let content = html! {
         (parts::notice(said))
         @if editable {
-            (editor(&visitor, &format!("/ui/rules/{}/edit", encode(&name)), &Draft::of(&rule), false, &[]))
+            (editor(&visitor, &format!("/ui/rules/{}/edit", encode(&name)), &draft, false, &[]))
             @if rule.origin == Origin::Api {
                 div.actions { (confirm(&visitor, &format!("/ui/rules/{}/delete", encode(&name)), word, question)) }
             }
@@ -280,12 +274,14 @@ fn readable(visitor: &Visitor, rule: &Rule) -> Markup {
     html! {
         @if rule.origin == Origin::File && visitor.operates() {
             p.faint { "This rule is in the configuration file; change it there and reload." }
+        } @else if visitor.operates() {
+            p.faint { "This rule is too long to be edited here; " code { "PUT /rules/{name}" } " changes it." }
         }
         (parts::facts(&[
             ("State", badge(if rule.enabled { "enabled" } else { "off" })),
             ("Goes to", html! { (channels.join(", ")) }),
             ("Title", html! { code { (rule.title.source()) } }),
-            ("Text", html! { code { (rule.text.source()) } }),
+            ("Text", html! { code { (parts::within(rule.text.source(), parts::PIECE_BYTES)) } }),
             ("Not repeated within", html! { (rule.dedupe_seconds) " s" }),
         ]))
         div.columns {
@@ -300,10 +296,7 @@ fn editor(visitor: &Visitor, action: &str, draft: &Draft, is_new: bool, wrong: &
     html! {
         form.editor method="post" action=(action) {
             (form_token(visitor))
-            @if !wrong.is_empty() {
-                div.problem role="alert" { p { "Not saved:" }
-                    ul { @for error in wrong { li { code { (error.field) } " " (error.message) } } } }
-            }
+            (parts::wrong("Not saved:", wrong))
             @if is_new {
                 label { span { "Name" } input name="name" value=(draft.name) required maxlength="128" autocomplete="off"; }
             }

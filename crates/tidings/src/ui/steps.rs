@@ -4,8 +4,11 @@ use maud::{Markup, html};
 use serde_json::Value;
 use tidings_core::time::Timestamp;
 
-use super::parts::{self, badge, duration_ms, event_link, message_link, rule_link, time_text};
+use super::parts::{self, PIECE_BYTES, badge, duration_ms, event_link, message_link, rule_link, time_text};
 use crate::trace::Step;
+
+/// Characters of an attempt's error: there may be many.
+const ERROR_CHARS: usize = 300;
 
 /// One step, ready to be shown.
 pub struct Shown {
@@ -18,6 +21,8 @@ pub struct Shown {
     pub state: Option<&'static str>,
     pub headline: Markup,
     pub body: Markup,
+    /// How many things it stands for: rules, entries.
+    pub count: u64,
     /// Tries within it: from, to, and whether it went well.
     pub tries: Vec<(Timestamp, Timestamp, bool)>,
 }
@@ -42,8 +47,10 @@ pub fn shown(step: &Step, now: Timestamp) -> Shown {
         state: None,
         headline,
         body,
+        count: 1,
         tries: Vec::new(),
     };
+    let several = |shown: Shown, count: u64| Shown { count, ..shown };
     match step.kind {
         "event" => {
             let source = text(&details, "source");
@@ -53,8 +60,8 @@ pub fn shown(step: &Step, now: Timestamp) -> Shown {
             };
             plain("Event", headline, event_body(&step.id, &details))
         }
-        "rule" => plain("Rules", rules_headline(&details), html! {}),
-        "notification" => plain("Inbox", inbox_headline(&details), html! {}),
+        "rule" => several(plain("Rules", rules_headline(&details), html! {}), list(&details, "rules").len() as u64),
+        "notification" => several(plain("Inbox", inbox_headline(&details), html! {}), total(&details)),
         "message" => message(step, &details, at, now),
         "bus" => on_bus(&details, at),
         "audit" => {
@@ -67,7 +74,7 @@ pub fn shown(step: &Step, now: Timestamp) -> Shown {
         kind => {
             let state = ["status", "state", "outcome"].iter().map(|name| text(&details, name)).find(|t| !t.is_empty());
             let headline = html! { strong.id { (step.id) } @if let Some(state) = state { " " (badge(state)) } };
-            let body = html! { details { summary { "Details" } (parts::json(&details)) } };
+            let body = html! { details { summary { "Details" } (parts::json_within(&details, PIECE_BYTES)) } };
             plain(&capital(kind), headline, body)
         }
     }
@@ -89,11 +96,11 @@ fn capital(kind: &str) -> String {
 fn event_body(id: &str, details: &Value) -> Markup {
     html! {
         p.meta { (event_link(id)) @let subject = text(details, "subject");
-            @if !subject.is_empty() { span.faint { " about " (subject) } } }
+            @if !subject.is_empty() { span.faint { (about(subject)) } } }
         @if let Some(data) = details.get("data").filter(|data| data.as_object().is_some_and(|fields| !fields.is_empty())) {
             @match parts::pairs(data) {
                 Some(pairs) => { p.meta { (pairs) } }
-                None => { details { summary { "Data" } (parts::json(data)) } }
+                None => { details { summary { "Data" } (parts::json_within(data, PIECE_BYTES)) } }
             }
         }
     }
@@ -111,13 +118,30 @@ fn rules_headline(details: &Value) -> Markup {
 }
 
 fn inbox_headline(details: &Value) -> Markup {
-    let total = details.get("total").and_then(Value::as_u64).unwrap_or(0);
+    let total = total(details);
     let entries = list(details, "notifications");
     html! {
         span.tags {
-            @for entry in entries.iter().take(20) { span.tag { (text(entry, "user")) } }
+            @for entry in entries.iter().take(20) {
+                @let inbox = parts::address("/ui/inbox", &[("user", text(entry, "user")), ("status", "all")]);
+                span.tag { a href=(inbox) { (text(entry, "user")) } }
+            }
             @if total > entries.len().min(20) as u64 { span.faint { "of " (total) } }
         }
+    }
+}
+
+fn total(details: &Value) -> u64 {
+    details.get("total").and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// What an event is about: a link where there is a page for it.
+fn about(subject: &str) -> Markup {
+    match subject.split_once('/') {
+        Some(("ticket", id)) => {
+            html! { " about " a href=(format!("/ui/tickets/{}", parts::encode(id))) { "ticket " (parts::short(id, 8)) } }
+        }
+        _ => html! { " about " (subject) },
     }
 }
 
@@ -152,6 +176,7 @@ fn message(step: &Step, details: &Value, at: Timestamp, now: Timestamp) -> Shown
                 p.meta { "Next attempt " (time_text(next)) }
             }
         },
+        count: 1,
         tries: tries.collect(),
     }
 }
@@ -187,6 +212,7 @@ fn on_bus(details: &Value, at: Timestamp) -> Shown {
                 @if let Some(since) = since { " " (parts::time(since)) } }
             @if !text(details, "reason").is_empty() { p { span.error { (text(details, "reason")) } } }
         },
+        count: 1,
         tries: Vec::new(),
     }
 }
@@ -214,7 +240,7 @@ pub fn attempts_table(attempts: &[Value]) -> Markup {
                         " " (time_text(text(attempt, "started_at")))
                         @if let Some(took) = took(attempt) { span.faint { " " (duration_ms(took)) } }
                         @if let Some(code) = attempt.get("code").and_then(Value::as_u64) { span.faint { " code " (code) } }
-                        @if !text(attempt, "error").is_empty() { span.error { (text(attempt, "error")) } }
+                        @if !text(attempt, "error").is_empty() { span.error { (parts::short(text(attempt, "error"), ERROR_CHARS)) } }
                     }
                 }
             }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tidings_core::envelope::FieldError;
 
 use super::door::{Form, Page, Visitor, see_other};
+use super::forms::again;
 use super::layout;
 use super::parts::{self, Field, act, badge, encode, facts, form_token, short, time};
 use crate::app::Services;
@@ -17,6 +18,8 @@ use crate::tickets::{Origin, Refused, SOURCE, Status, Ticket, read};
 use crate::tokens::Scope;
 
 const PAGE: usize = 25;
+/// Comments on a ticket's page, the latest.
+const COMMENTS: usize = 25;
 
 pub fn pages() -> Vec<Page> {
     vec![
@@ -128,12 +131,14 @@ async fn show(
                 (act(&visitor, &format!("{path}/status?to={}", next.as_str()), &format!("Mark {}", next.as_str().replace('_', " "))))
             } }
         }
-        section aria-labelledby="issue" { h2 id="issue" { "What is wrong" } p.long { (ticket.issue_description) } }
+        section aria-labelledby="issue" { h2 id="issue" { "What is wrong" } p.long { (parts::within(&ticket.issue_description, parts::TEXT_BYTES)) } }
         section aria-labelledby="comments" {
             h2 id="comments" { "Comments" }
             @if ticket.comments.is_empty() { p.faint { "None yet." } }
-            ol.comments { @for comment in &ticket.comments {
-                li { p.faint { (time(comment.added_at)) @if let Some(author) = &comment.author { " by " (author) } } p.long { (comment.comment_text) } }
+            @let earlier = ticket.comments.len().saturating_sub(COMMENTS);
+            @if earlier > 0 { p.faint { (earlier) " earlier ones are not shown; " code { "GET /tickets/{ticket_id}" } " has all." } }
+            ol.comments { @for comment in ticket.comments.iter().skip(earlier) {
+                li { p.faint { (time(comment.added_at)) @if let Some(author) = &comment.author { " by " (author) } } p.long { (parts::within(&comment.comment_text, 2 * parts::PIECE_BYTES)) } }
             } }
             @if visitor.may(&[Scope::Tickets]) {
                 form.editor method="post" action=(format!("{path}/comment")) {
@@ -156,10 +161,7 @@ fn editor(visitor: &Visitor, caller: &str, issue: &str, wrong: &[FieldError]) ->
     html! {
         form.editor method="post" action="/ui/tickets/new" {
             (form_token(visitor))
-            @if !wrong.is_empty() {
-                div.problem role="alert" { p { "Not opened:" }
-                    ul { @for error in wrong { li { code { (error.field) } " " (error.message) } } } }
-            }
+            (parts::wrong("Not opened:", wrong))
             label { span { "Caller " span.faint { "a session's id; a phone number is stored only as a hash" } }
                 input name="caller_id" value=(caller) required autocomplete="off"; }
             label { span { "What is wrong" } textarea name="issue_description" rows="6" required maxlength="10000" { (issue) } }
@@ -184,10 +186,7 @@ async fn make(
             let ticket = services.tickets.create(new, origin, (services.ids.uuid(now), services.ids.uuid(now))).await?;
             Ok(see_other(&format!("/ui/tickets/{}", encode(&ticket.ticket_id))))
         }
-        Err(wrong) => {
-            let page = layout::page(&visitor, "/ui/tickets", "New ticket", editor(&visitor, caller, &issue, &wrong));
-            Ok((axum::http::StatusCode::BAD_REQUEST, page).into_response())
-        }
+        Err(wrong) => Ok(again(&visitor, "/ui/tickets", "New ticket", editor(&visitor, caller, &issue, &wrong))),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::http::{Params, Problem, paging};
 use crate::tokens::Scope;
 use crate::trace::Trace;
 
-const PAGE: usize = 100;
+const PAGE: usize = 40;
 /// Width of the axis in the drawing's own units.
 const WIDTH: f64 = 1000.0;
 
@@ -69,7 +69,7 @@ fn between(from: Timestamp, to: Timestamp) -> i64 {
 
 fn summary(steps: &[Shown]) -> Markup {
     let (first, last) = stretch(steps);
-    let count = |kind: &str| steps.iter().filter(|step| step.kind == kind).count();
+    let count = |kind: &str| steps.iter().filter(|step| step.kind == kind).map(|step| step.count).sum::<u64>();
     let state = |wanted: &str| steps.iter().filter(|step| step.state == Some(wanted)).count();
     let (failed, waiting) = (state("failed"), steps.iter().filter(|step| step.waits()).count());
     let (word, kind) = match (failed, waiting) {
@@ -83,9 +83,27 @@ fn summary(steps: &[Shown]) -> Markup {
             div { dt { "State" } dd { span class=(format!("badge {kind}")) { (word) } } }
             div { dt { "Began" } dd { (time(first)) } }
             div { dt { "Took" } dd { (duration_ms(between(first, last))) } }
-            div { dt { "Steps" } dd { (steps.len()) } }
+            div { dt { "What came of it" } dd { (story(count)) } }
         }
     }
+}
+
+/// `2 events, 1 rule, 3 inbox entries`
+fn story(count: impl Fn(&str) -> u64) -> String {
+    let kinds = [
+        ("event", "event", "events"),
+        ("rule", "rule", "rules"),
+        ("notification", "inbox entry", "inbox entries"),
+        ("bus", "on the bus", "on the bus"),
+        ("message", "message", "messages"),
+        ("audit", "audit entry", "audit entries"),
+    ];
+    let told = kinds.into_iter().filter_map(|(kind, one, many)| match count(kind) {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        n => Some(format!("{n} {many}")),
+    });
+    told.collect::<Vec<_>>().join(", ")
 }
 
 fn timeline(steps: &[Shown]) -> Markup {

@@ -1,10 +1,11 @@
 // The dashboard in a real browser (Debian's Chromium, driven by playwright-core), with axe-core for accessibility.
-// Needs TIDINGS_URL, TIDINGS_TOKEN, MODULES (where the npm packages are) and PICTURES (where the screenshots go).
+// Needs TIDINGS_URL, TIDINGS_TOKEN, MODULES (where the npm packages are) and PICTURES (where the screenshots go);
+// README_PICTURE is where the README's own picture goes, if a new one is wanted.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 
-const { TIDINGS_URL: url, TIDINGS_TOKEN: token, MODULES, PICTURES } = process.env;
+const { TIDINGS_URL: url, TIDINGS_TOKEN: token, MODULES, PICTURES, README_PICTURE } = process.env;
 const require = createRequire(join(MODULES, "/"));
 const { chromium } = require("playwright-core");
 const axe = require.resolve("axe-core/axe.min.js");
@@ -80,6 +81,9 @@ async function places(page) {
     tokens: "/ui/tokens",
     audit: "/ui/audit",
     find: "/ui/find?q=nothing",
+    incidents: "/ui/incidents",
+    incident: await link("/ui/incidents", "td[data-label=Raised] a"),
+    invoice: await link("/ui/events?type=InvoiceUploadedForProcessing", "td[data-label=Trace] a"),
   };
 }
 
@@ -105,10 +109,10 @@ const checks = {
 
   async "the demo fills every list"() {
     const page = await visit();
-    for (const path of ["/ui/live", "/ui/events", "/ui/messages", "/ui/dead-letters", "/ui/alerts", "/ui/tickets", "/ui/rules", "/ui/schedules", "/ui/audit"]) {
+    for (const path of ["/ui/live", "/ui/events", "/ui/messages", "/ui/dead-letters", "/ui/alerts", "/ui/tickets", "/ui/rules", "/ui/schedules", "/ui/audit", "/ui/incidents", "/ui/bus", "/ui/bus/peek?path=shipping-labels%2F%24deadletterqueue", "/ui/events?type=invoice.processed", "/ui/events?type=ServiceRequestStatusChanged", "/ui/events?type=transfer.requested"]) {
       await page.goto(url + path);
       // Within the twenty seconds that the demo promises, and some for a slow machine.
-      for (let tries = 0; (await page.locator("tbody tr").count()) === 0; tries++) {
+      for (let tries = 0; (await page.locator("tbody tr, article.message").count()) === 0; tries++) {
         assert.ok(tries < 60, `${path} stays empty`);
         await page.waitForTimeout(500);
         await page.reload();
@@ -300,6 +304,15 @@ const checks = {
     await api("DELETE", `/tokens/${made.id}`);
     await page.goto(`${url}/ui/`);
     assert.match(page.url(), /\/ui\/login/);
+    await leave(page);
+  },
+
+  async "the README's picture is taken"() {
+    if (!README_PICTURE) return;
+    const page = await visit({ colorScheme: "light", deviceScaleFactor: 1 });
+    await page.goto(`${url}/ui/?span=1h`);
+    await page.waitForTimeout(1_000);
+    await page.screenshot({ path: README_PICTURE });
     await leave(page);
   },
 };

@@ -179,7 +179,7 @@ async fn too_many_unknown_tokens_are_429_while_good_ones_pass() {
     guesser.get("/events").await.problem(401);
 }
 
-// SX-20: a rate for each token, with a burst of twice that.
+// SX-20, S002-76: a rate for each token, with a burst of twice that.
 #[tokio::test]
 async fn requests_beyond_the_rate_are_429() {
     let server = TestServer::start_with(|config| config.limits.requests_per_second = 5).await;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 138] = [
+const EXPECTED: [&str; 141] = [
     "DELETE /api/schedules/{name}",
     "DELETE /authorized-accounts",
     "DELETE /bus/{entity}",
@@ -59,6 +59,7 @@ const EXPECTED: [&str; 138] = [
     "GET /dead-letters",
     "GET /dead-letters/jobs/{id}",
     "GET /dead-letters/{id}",
+    "GET /event-types",
     "GET /events",
     "GET /events/stream",
     "GET /events/{eventId}",
@@ -130,6 +131,8 @@ const EXPECTED: [&str; 138] = [
     "POST /notifications",
     "POST /rules/test",
     "POST /service-requests",
+    "POST /services/collector",
+    "POST /services/collector/event",
     "POST /tickets",
     "POST /tickets/{ticket_id}/comments",
     "POST /tokens",

@@ -75,3 +75,37 @@ async fn the_audit_log_is_kept() {
     server.clock.advance(DAY * 4000);
     assert_eq!(server.client().get("/audit-log").await.json()["items"].as_array().unwrap().len(), 1);
 }
+
+// S002-73, SX-05: what expires is in the archive before it is removed, without its secrets; what nobody asked for is not.
+#[tokio::test]
+async fn what_expires_is_archived_before_it_is_removed() {
+    let server = TestServer::start_with(|config| {
+        config.delivery.enabled = false;
+        config.retention.archive = vec!["messages".to_owned()];
+    })
+    .await;
+    let (client, services) = (server.client(), &server.services);
+    let rule = json!({ "pattern": { "eventType": ["a"] },
+        "targets": [{ "channel": "webhook", "url": "https://hooks.example/x", "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" }] });
+    client.put("/rules/hook", &rule).await.expect(201);
+    client.send(&json!({ "eventId": "e", "eventType": "a" })).await;
+    let hello = json!({ "message_type": "scheduled_hello", "payload": { "text": "hello world" } });
+    let made = client.post("/api/messages", &hello).await.expect(201).json();
+    let files = tidings::archive::Files::of(&services.config, &services.clock).unwrap();
+    let embedded = services.embedded.as_ref().unwrap();
+    server.clock.advance(DAY * 89);
+    assert_eq!(embedded.sweep_into(Some(&files), 1000).await.unwrap(), 0, "nothing before its time");
+    server.clock.advance(DAY * 2);
+    assert!(embedded.sweep_into(Some(&files), 1000).await.unwrap() >= 3);
+    let directory = services.config.data_dir.join("archive");
+    let names: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(names, ["rez-agent-messages-dev-2026-05.jsonl"], "messages alone");
+    let text = std::fs::read_to_string(directory.join(&names[0])).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(
+        lines.iter().any(|line| line["message_id"] == made["message_id"] && line["payload"]["text"] == "hello world")
+    );
+    assert!(!text.contains("whsec"), "{text}");
+    assert_eq!(embedded.sweep_into(Some(&files), 1000).await.unwrap(), 0, "once");
+}

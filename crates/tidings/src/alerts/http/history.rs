@@ -155,7 +155,6 @@ pub fn selection(params: &mut Params, now: Timestamp, most_days: i64) -> Selecti
         action: name_param(params, "action"),
         correlation_id: name_param(params, "correlationId"),
         suppressed,
-        any_order: false,
     }
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::alerts::Receipt;
 use crate::alerts::shapes::{self, Request};
 use crate::app::Services;
+use crate::http::collector::{self, Said};
 use crate::http::{CorrelationId, Json, Param, Problem, Route};
 use crate::tokens::Scope;
 
@@ -30,7 +31,34 @@ pub fn routes() -> Vec<Route> {
             .key_in_url()
             .params(&[KEY])
             .answer_empty(200, "WebHook-Allowed-Origin and WebHook-Allowed-Rate say yes"),
+        collector_route("/services/collector/event"),
+        collector_route("/services/collector"),
     ]
+}
+
+/// Splunk's HTTP event collector, to which Azure DevOps can stream its audit log: events one after the other, each in
+/// `event`, and the token in `Authorization: Splunk TOKEN`.
+fn collector_route(path: &'static str) -> Route {
+    Route::new(Method::POST, path, "Send audit events as to Splunk's HTTP event collector", collect)
+        .scopes(&[Scope::Ingest])
+        .key_in_url()
+        .as_collector()
+        .params(&[Param("channel", "Splunk's channel; not needed"), KEY])
+        .body::<CollectorEvent>()
+        .answer::<Said>(200, "Taken: text `Success`, code 0")
+}
+
+/// One of the events of a body.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes the body, which is read without building a tree")]
+struct CollectorEvent {
+    /// Seconds since 1970; the event's own time counts.
+    time: Option<f64>,
+    host: Option<String>,
+    source: Option<String>,
+    sourcetype: Option<String>,
+    /// The audit event.
+    event: serde_json::Map<String, serde_json::Value>,
 }
 
 /// One audit event as Azure DevOps writes it. Also taken: an array of them, `{"decoratedAuditLogEntries": […]}`, Event
@@ -89,6 +117,27 @@ async fn send(
     };
     let receipts = services.alerts.receive(&services.ingest, found, &correlation.0).await?;
     answer(receipts, single)
+}
+
+/// What is good is taken, also beside what is not: a sender of streams has nothing better to do with a bad event than to
+/// leave it behind.
+async fn collect(
+    State(services): State<Services>,
+    correlation: CorrelationId,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "no-data", "there is no event in the body"));
+    }
+    let found = match shapes::read(&headers, &body, services.limits.batch_events())? {
+        Request::Handshake(_) => return Err(Problem::bad_request("this is Event Grid's question, not Splunk's")),
+        Request::One(found) => vec![found],
+        Request::Many(found) => found,
+    };
+    let receipts = services.alerts.receive(&services.ingest, found, &correlation.0).await?;
+    answer(receipts, false)?;
+    Ok(Json(StatusCode::OK, collector::success()).into_response())
 }
 
 fn answer(receipts: Vec<Receipt>, single: bool) -> Result<Response, Problem> {

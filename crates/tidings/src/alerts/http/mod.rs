@@ -60,4 +60,6 @@ struct ProcessChangeEvent {
     raw_event_json: String,
     /// The authorised account whose change it is; such a change is never alerted.
     suppressed_by: Option<String>,
+    /// The message that tells of it together with others, if `process_alerts.digest_seconds` is set.
+    delivery_id: Option<String>,
 }

@@ -16,6 +16,7 @@ pub mod alerts;
 mod basic;
 mod events;
 mod inbox;
+mod messages;
 mod queue;
 mod rules;
 mod tickets;
@@ -68,6 +69,11 @@ pub const ALL: &[Scenario] = &[
         name: "messages-paced",
         about: "the same at 500 a second; the time is from created to handed over",
         kind: Kind::Flow(Pace::PerSecond(500)),
+    },
+    Scenario {
+        name: "messages-read",
+        about: "a message by its id, then a page by stage and status",
+        kind: Kind::Http(messages::read),
     },
     Scenario { name: "queue-send", about: "POST /bus/bench-send/messages, 600 bytes", kind: Kind::Http(queue::send) },
     Scenario { name: "queue", about: "a message sent, received and completed", kind: Kind::Http(queue::whole) },

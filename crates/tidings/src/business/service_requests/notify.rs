@@ -16,9 +16,10 @@ use crate::inbox::record::{self, About, Entry, Kind};
 use crate::ingest::Ingest;
 use crate::messages::Messages;
 use crate::messages::record::{Message, NewMessage};
+use crate::rules::Outcome;
 
 /// The name under which its work is remembered.
-const HANDLER: &str = "SendServiceStatusNotification";
+pub const HANDLER: &str = "SendServiceStatusNotification";
 const DAY_SECONDS: i64 = 86_400;
 
 pub struct Notifier {
@@ -48,7 +49,10 @@ impl Notifier {
         let notice = Words::of(envelope);
         let entry = self.entry(envelope, &notice);
         let message = self.push(envelope, &notice);
-        let mut writes = vec![handled::done(HANDLER, envelope, now)];
+        let mut outcome = Outcome::default();
+        outcome.notified(&entry);
+        outcome.sent(&message);
+        let mut writes = vec![handled::told(HANDLER, envelope, now, &outcome)];
         writes.extend(entry.writes()?);
         writes.extend(self.messages.creation(std::slice::from_ref(&message))?);
         match self.store.transact(writes).await {
@@ -104,7 +108,8 @@ impl Notifier {
             deliver_at: None,
             keep_seconds: self.messages.keep_seconds(),
         };
-        Message::new(new, self.clock.now())
+        let trace_id = envelope.trace_id().map(ToOwned::to_owned);
+        Message { trace_id, ..Message::new(new, self.clock.now()) }
     }
 }
 

@@ -30,7 +30,10 @@ pub(super) fn compose(notice: &Notice, from: &Mailbox, to: &Mailbox, now: Timest
         // So that out-of-office replies stay at home.
         ("Auto-Submitted", "auto-generated".to_owned()),
         ("X-Correlation-ID", one_line(&notice.correlation_id, 128)),
-        ("Traceparent", trace::parent(&notice.correlation_id, &notice.message_id.to_string())),
+        (
+            "Traceparent",
+            trace::parent(&notice.correlation_id, notice.trace_id.as_deref(), &notice.message_id.to_string()),
+        ),
         // SES writes a Message-ID of its own.
         ("X-Tidings-Message-ID", notice.message_id.to_string()),
     ] {

@@ -122,6 +122,8 @@ impl Sender {
 #[derive(Clone, Debug)]
 struct Copy {
     message_id: uuid::Uuid,
+    correlation_id: String,
+    trace_id: Option<String>,
     from: Mailbox,
     to: Mailbox,
     bytes: Vec<u8>,
@@ -130,7 +132,14 @@ struct Copy {
 impl Copy {
     fn new(notice: &Notice, from: &Mailbox, to: Mailbox, now: Timestamp) -> Result<Self, String> {
         let bytes = compose::compose(notice, from, &to, now)?;
-        Ok(Self { message_id: notice.message_id, from: from.clone(), to, bytes })
+        Ok(Self {
+            message_id: notice.message_id,
+            correlation_id: notice.correlation_id.clone(),
+            trace_id: notice.trace_id.clone(),
+            from: from.clone(),
+            to,
+            bytes,
+        })
     }
 }
 

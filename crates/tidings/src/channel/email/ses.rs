@@ -10,7 +10,7 @@ use super::super::{answer, one_line, quote};
 use super::{Copy, Outcome};
 use crate::aws::{Credentials, Service};
 use crate::config::email::Email;
-use crate::outbound::{Outbound, Request, Response};
+use crate::outbound::{Outbound, Request, Response, trace};
 
 const PATH: &str = "/v2/email/outbound-emails";
 /// These say "later", whatever their status.
@@ -69,7 +69,11 @@ impl Client {
             "Content": { "Raw": { "Data": STANDARD.encode(&copy.bytes) } },
         })
         .to_string();
-        self.service.post("application/json", None, body, now)
+        let mut request = self.service.post("application/json", None, body, now);
+        // Not signed: SES does not look at them, whoever stands between reads them (SX-20).
+        let id = copy.message_id.to_string();
+        trace::insert(&mut request.headers, &copy.correlation_id, copy.trace_id.as_deref(), &id);
+        request
     }
 
     fn outcome(&self, response: &Response, now: Timestamp) -> Outcome {

@@ -68,7 +68,7 @@ impl Sender {
         match self {
             Self::Remote(remote) => remote.send(notice, topic, now).await,
             Self::BuiltIn(server) => {
-                let bounded = bounded(notice, topic);
+                let (bounded, _) = bounded(notice, topic);
                 server.publish(bounded.publish(), notice.message_id, &notice.correlation_id).await
             }
         }
@@ -91,7 +91,8 @@ impl Remote {
     fn headers(&self, notice: &Notice) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        outbound::trace::insert(&mut headers, &notice.correlation_id, &notice.message_id.to_string());
+        let id = notice.message_id.to_string();
+        outbound::trace::insert(&mut headers, &notice.correlation_id, notice.trace_id.as_deref(), &id);
         if let Some(token) = &self.token {
             let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose())).ok()?;
             value.set_sensitive(true);
@@ -203,10 +204,11 @@ impl Bounded<'_> {
 }
 
 fn body(notice: &Notice, topic: &str) -> Bytes {
-    Bytes::from(bounded(notice, topic).to_json())
+    Bytes::from(bounded(notice, topic).1)
 }
 
-fn bounded<'a>(notice: &'a Notice, topic: &'a str) -> Bounded<'a> {
+/// The notice cut to size, and its JSON.
+fn bounded<'a>(notice: &'a Notice, topic: &'a str) -> (Bounded<'a>, Vec<u8>) {
     let title = one_line(&notice.title, MAX_TITLE_CHARS);
     // An empty message would read "triggered".
     let text = if notice.text.trim().is_empty() { title.clone() } else { notice.text.clone() };
@@ -214,9 +216,10 @@ fn bounded<'a>(notice: &'a Notice, topic: &'a str) -> Bounded<'a> {
     let mut most = MAX_MESSAGE_BYTES;
     loop {
         bounded.message = shorten(&text, most, notice.link.as_deref());
-        let excess = bounded.to_json().len().saturating_sub(MAX_BODY_BYTES);
+        let json = bounded.to_json();
+        let excess = json.len().saturating_sub(MAX_BODY_BYTES);
         if excess == 0 || bounded.message.is_empty() {
-            return bounded;
+            return (bounded, json);
         }
         // Text that needs many escapes: a byte of it can be six of JSON.
         most = most.min(bounded.message.len()).saturating_sub(excess.div_ceil(6));

@@ -35,6 +35,7 @@ pub struct Call<'a> {
     /// `webhook-id`: the same on every attempt.
     pub id: &'a str,
     pub correlation_id: &'a str,
+    pub trace_id: Option<&'a str>,
     pub content_type: &'a str,
     pub body: Bytes,
 }
@@ -57,6 +58,7 @@ impl Sender {
         let call = Call {
             id: &id,
             correlation_id: &notice.correlation_id,
+            trace_id: notice.trace_id.as_deref(),
             content_type: "application/json",
             body: body(notice),
         };
@@ -109,7 +111,7 @@ fn headers(call: &Call<'_>, target: &Target, now: Timestamp) -> Result<HeaderMap
     headers.insert(CONTENT_TYPE, content_type.unwrap_or(HeaderValue::from_static("application/octet-stream")));
     headers.insert(HeaderName::from_static("webhook-id"), value(call.id)?);
     headers.insert(HeaderName::from_static("webhook-timestamp"), HeaderValue::from(now.as_second()));
-    trace::insert(&mut headers, call.correlation_id, call.id);
+    trace::insert(&mut headers, call.correlation_id, call.trace_id, call.id);
     if !target.secrets.is_empty() {
         let keys = target.secrets.iter().map(|secret| Key::parse(secret.expose())).collect::<Result<Vec<_>, _>>();
         let keys = keys.map_err(|_| signature::BAD_SECRET)?;

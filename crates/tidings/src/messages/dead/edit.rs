@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use tidings_core::envelope::{FieldError, check_name};
 
+use crate::channel::stream;
 use crate::config::{Secret, values};
 use crate::messages::record::Message;
 use crate::messages::types::Types;
@@ -61,7 +62,13 @@ impl Edit {
             errors.push(FieldError::new("body", "is for messages of the bus; a message has a `payload`"));
         }
         if let Some(payload) = &self.payload {
-            errors.extend(types.check(&message.message_type, payload));
+            match message.channel.as_str() {
+                stream::CHANNEL if !payload.get(stream::RECORD).is_some_and(Value::is_object) => {
+                    errors.push(FieldError::new("payload.record", "must be a record of a stream"));
+                }
+                stream::CHANNEL => {}
+                _ => errors.extend(types.check(&message.message_type, payload)),
+            }
             message.payload.clone_from(payload);
         }
         if let Some(target) = &self.target {

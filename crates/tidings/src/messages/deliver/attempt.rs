@@ -81,7 +81,7 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>) 
                 Err(error) => return Err(error),
             }
         }
-        match take_up(desk, &stored, now).await? {
+        match take_up(desk, stored, now).await? {
             Some(taken) => break taken,
             None if fresh => return Ok(Looked::untried(None)),
             None => {}
@@ -103,16 +103,16 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>) 
             (sent, health)
         }
     };
-    let due = record(desk, &taken, sent).await?;
+    let due = record(desk, taken, sent).await?;
     Ok(Looked { health, due })
 }
 
 /// The message in our hands, or `None` if somebody else was faster.
-async fn take_up(desk: &Desk, stored: &Stored, now: Timestamp) -> Result<Option<Stored>, Error> {
+async fn take_up(desk: &Desk, stored: Stored, now: Timestamp) -> Result<Option<Stored>, Error> {
     let services = &desk.services;
-    let lease = longest(services, stored) + LEASE_SPARE;
+    let lease = longest(services, &stored) + LEASE_SPARE;
     let until = now.saturating_add(lease).unwrap_or(Timestamp::MAX);
-    let transition = services.messages.transition(stored, Input::TakenUp, now, |message| {
+    let transition = services.messages.transition_of(stored, Input::TakenUp, now, |message| {
         let owner = desk.owner.clone();
         message.put_off_by = None;
         message.lease = Some(Lease { owner, until: to_millis(until) });
@@ -149,7 +149,7 @@ fn longest(services: &Services, stored: &Stored) -> Duration {
 }
 
 /// Stores what came of an attempt; gives the moment of the next one.
-async fn record(desk: &Desk, taken: &Stored, sent: Sent) -> Result<Option<Timestamp>, Error> {
+async fn record(desk: &Desk, taken: Stored, sent: Sent) -> Result<Option<Timestamp>, Error> {
     let services = &desk.services;
     let gone = match &sent.outcome {
         Outcome::Reject { disable_target: true, error, .. } => Some(error.clone()),
@@ -158,10 +158,13 @@ async fn record(desk: &Desk, taken: &Stored, sent: Sent) -> Result<Option<Timest
     let verdict = Verdict::from(sent.outcome);
     let mut random = [0; 8];
     services.ids.random(&mut random);
+    // A store over a network may have to be asked again, and not only to write.
+    let spare = services.embedded.is_none().then(|| taken.clone());
+    let mut taken = taken;
     for again in 0.. {
         let now = services.clock.now();
         let input = Input::Ended { verdict: verdict.clone(), random: u64::from_be_bytes(random) };
-        let transition = services.messages.transition(taken, input, now, |message| {
+        let transition = services.messages.transition_of(taken, input, now, |message| {
             message.lease = None;
             message.recipients.clone_from(&sent.recipients);
         });
@@ -174,10 +177,11 @@ async fn record(desk: &Desk, taken: &Stored, sent: Sent) -> Result<Option<Timest
         let stored = match &gone {
             Some(reason) => {
                 let writes = writes.into_iter().chain(tally.writes()).collect();
-                disable(services, taken, reason, writes, now).await
+                disable(services, &after.message, reason, writes, now).await
             }
             None => desk.ledger.enter(writes, tally).await,
         };
+        let message_id = &after.message.message_id;
         match stored {
             Ok(()) => {
                 count(services, &after.message);
@@ -188,8 +192,15 @@ async fn record(desk: &Desk, taken: &Stored, sent: Sent) -> Result<Option<Timest
             // Our lease ran out and somebody else has it: the outcome is theirs to find.
             Err(Error::Conflict { .. }) => return Ok(None),
             Err(error @ (Error::Throttled(_) | Error::Full(_))) if again < RECORD_TRIES => {
-                tracing::warn!(%error, message_id = taken.message.message_id, "an outcome cannot be recorded yet");
+                tracing::warn!(%error, message_id, "an outcome cannot be recorded yet");
                 tokio::time::sleep(Duration::from_millis(20) * 2_u32.pow(again)).await;
+                taken = match &spare {
+                    Some(spare) => spare.clone(),
+                    None => match services.messages.get(message_id).await? {
+                        Some(stored) => stored,
+                        None => return Ok(None),
+                    },
+                };
             }
             Err(error) => return Err(error),
         }
@@ -214,12 +225,11 @@ fn count(services: &Services, message: &Message) {
 /// are one transaction.
 async fn disable(
     services: &Services,
-    taken: &Stored,
+    message: &Message,
     reason: &str,
     mut writes: Vec<Write>,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let message = &taken.message;
     let destination = senders::destination(message);
     let Some((id, write)) = targets::disable(message, &destination, reason, now) else {
         return services.store.transact(writes).await;

@@ -5,9 +5,10 @@
 //! and one sum of their counters. Whoever fails, fails alone.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidings_store::{Error, FailedCondition, Item, Key, Store, Write, limits};
+use tidings_store::{Error, FailedCondition, Item, Store, Write, limits};
 use tokio::sync::oneshot;
 
 use crate::messages::counters::Tally;
@@ -26,6 +27,8 @@ pub struct Ledger {
 
 struct Waiting {
     writes: Vec<Write>,
+    /// Of the items that are written, by a hash: two that look the same only come one after the other.
+    keys: Vec<u64>,
     tally: Tally,
     done: oneshot::Sender<Result<(), Error>>,
 }
@@ -35,7 +38,7 @@ struct Waiting {
 struct Sheet {
     entries: Vec<Waiting>,
     tally: Tally,
-    keys: HashSet<(String, Key)>,
+    keys: HashSet<u64>,
     writes: usize,
     bytes: usize,
 }
@@ -49,7 +52,8 @@ impl Ledger {
     /// Carries out the writes and counts the tally, all or nothing. A conflict counts places from the first write.
     pub async fn enter(&self, writes: Vec<Write>, tally: Tally) -> Result<(), Error> {
         let (done, mut answer) = oneshot::channel();
-        self.waiting().push(Waiting { writes, tally, done });
+        let keys = keys(&writes);
+        self.waiting().push(Waiting { writes, keys, tally, done });
         let _turn = self.turn.lock().await;
         if let Ok(answer) = answer.try_recv() {
             return answer;
@@ -98,12 +102,17 @@ impl Waiting {
     fn transaction(&self) -> Vec<Write> {
         self.writes.iter().cloned().chain(self.tally.writes()).collect()
     }
+}
 
-    fn keys(&self) -> Vec<(String, Key)> {
+fn keys(writes: &[Write]) -> Vec<u64> {
+    let hash = |write: &Write| {
+        let mut hasher = DefaultHasher::new();
+        write.table().name().hash(&mut hasher);
         // A write without a key is refused by the store.
-        let key = |write: &Write| Some((write.table().name().to_owned(), write.key().ok()?));
-        self.writes.iter().filter_map(key).collect()
-    }
+        write.key().ok()?.hash(&mut hasher);
+        Some(hasher.finish())
+    };
+    writes.iter().filter_map(hash).collect()
 }
 
 impl Sheet {
@@ -112,7 +121,7 @@ impl Sheet {
         let writes = self.writes + entry.writes.len() + self.tally.len_with(&entry.tally);
         let bytes = self.bytes + bytes(&entry.writes);
         let full = self.entries.len() >= MOST_ENTRIES || writes > limits::TRANSACTION_WRITES || bytes > MOST_BYTES;
-        if full || entry.keys().iter().any(|key| self.keys.contains(key)) {
+        if full || entry.keys.iter().any(|key| self.keys.contains(key)) {
             return Err(entry);
         }
         self.force(entry);
@@ -120,7 +129,7 @@ impl Sheet {
     }
 
     fn force(&mut self, entry: Waiting) {
-        self.keys.extend(entry.keys());
+        self.keys.extend(&entry.keys);
         self.writes += entry.writes.len();
         self.bytes += bytes(&entry.writes);
         self.tally.merge(entry.tally.clone());
@@ -190,7 +199,7 @@ mod tests {
     use futures_util::future::join_all;
     use tidings_core::time::ManualClock;
     use tidings_store::memory::Memory;
-    use tidings_store::{Condition, KeyKind, Table};
+    use tidings_store::{Condition, Key, KeyKind, Table};
 
     use super::*;
 

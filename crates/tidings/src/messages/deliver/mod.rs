@@ -20,18 +20,19 @@ mod attempt;
 pub mod expiry;
 mod lane;
 mod ledger;
+mod look;
 mod park;
+mod queueing;
 pub mod senders;
 pub mod targets;
+mod window;
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tidings_core::message::{Input, Status};
 use tidings_core::time::Timestamp;
-use tidings_store::{Change, Condition, Error, Item, Write};
+use tidings_store::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -39,16 +40,17 @@ use self::attempt::{Desk, Looked, attempt};
 use self::lane::Lane;
 use self::ledger::Ledger;
 use self::park::Parked;
+use self::queueing::Queued;
+use self::window::{Stub, Window};
 use super::record::{self, CHANNELS, DUE_PARTS};
-use super::transition::Stored;
 use crate::app::Services;
 use crate::channel::limiter::{Admission, Health, Limiter, Limits};
 use crate::workers::turned_true;
 
 /// Messages in the window at the most.
-const WINDOW: usize = 512;
-/// Read of one partition at a time, so that all have their turn.
-const PORTION: usize = 64;
+const WINDOW: usize = 1024;
+/// Where all go to the same place, the index is read again when the window is half empty: larger portions cost less.
+const REFILLED_AT: usize = WINDOW / 2;
 /// How often everything is looked at again although nobody said a word: another node may have made messages.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// The same on a store that other processes share: their new messages are not announced to us.
@@ -56,8 +58,6 @@ const LOOK_FORWARD: Duration = Duration::from_secs(2);
 /// Who waits in the window for longer is `queued`. At a few hundred messages a second nobody does, so that a server with
 /// much to do is spared a write for each.
 pub const QUEUED_AFTER: Duration = Duration::from_secs(5);
-/// A message of more bytes is not kept in the window, but read again when its turn comes.
-const KEPT_BYTES: usize = 8 * 1024;
 /// Attempts at the same time to a server that the configuration names; part of each is spent in our own store.
 const PER_SERVER: u32 = 64;
 const PER_PUSH_SERVER: u32 = 128;
@@ -65,23 +65,6 @@ const PER_PUSH_SERVER: u32 = 128;
 const LAST_ATTEMPTS: Duration = Duration::from_secs(6);
 /// After the store failed.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// A message that waits for its attempt.
-#[derive(Debug, Clone)]
-struct Stub {
-    message_id: String,
-    destination: String,
-    revision: i64,
-    /// As it was read, unless it is large.
-    stored: Option<Box<Stored>>,
-    /// On the monotonic clock.
-    since: Duration,
-    /// It is being made `queued`.
-    queueing: bool,
-}
-
-/// A message that was to become `queued`, and how it is since; `None` if somebody else changed it.
-type Queued = (String, Option<Box<Stored>>);
 
 /// Sends the messages of one channel.
 pub struct Deliverer {
@@ -91,7 +74,7 @@ pub struct Deliverer {
     concurrency: usize,
     limiter: Limiter,
     lanes: VecDeque<Lane>,
-    window: VecDeque<Stub>,
+    window: Window,
     /// In the window, or under way.
     held: HashSet<String>,
     parked: Parked,
@@ -171,7 +154,7 @@ impl Deliverer {
             concurrency: usize::try_from(config.concurrency).unwrap_or(usize::MAX),
             limiter: Limiter::new(limits),
             lanes: (0..DUE_PARTS).map(|part| Lane::new(record::due_part(channel, part))).collect(),
-            window: VecDeque::new(),
+            window: Window::default(),
             held: HashSet::new(),
             parked: Parked::new(channel),
             running: JoinSet::new(),
@@ -193,8 +176,10 @@ impl Deliverer {
         if self.upcoming.is_none_or(|upcoming| upcoming.is_some_and(|due| due <= now)) {
             self.unread = true;
         }
+        // With one destination there is nobody behind who could go.
+        let refilled_at = if self.has_many_destinations() { WINDOW - 1 } else { REFILLED_AT };
         loop {
-            if self.unread {
+            if self.unread && self.window.len() <= refilled_at {
                 self.unread = !self.fill(now, monotonic).await?;
             }
             // Parked ones first: a destination that has none left is served from the window again.
@@ -204,7 +189,7 @@ impl Deliverer {
                 break;
             }
             // Whoever is blocked and has others waiting behind makes room for them.
-            if self.window.len() >= WINDOW && !self.park(&blocked).await? {
+            if self.window.len() > refilled_at && !self.park(&blocked).await? {
                 break;
             }
         }
@@ -217,11 +202,8 @@ impl Deliverer {
 
     /// When the first destination that somebody waits for is tried again.
     fn opens(&self, now: Timestamp, monotonic: Duration) -> Option<Timestamp> {
-        // With one destination, the first speaks for all.
-        let several = if self.channel == "webhook" { usize::MAX } else { 1 };
-        let waiting = self.window.iter().take(several).map(|stub| stub.destination.as_str());
-        let waiting: BTreeSet<&str> = waiting.chain(self.parked.destinations()).collect();
-        let opens = waiting.into_iter().filter_map(|destination| self.limiter.opens(destination, monotonic)).min();
+        let waiting = self.window.destinations().chain(self.parked.destinations());
+        let opens = waiting.filter_map(|destination| self.limiter.opens(destination, monotonic)).min();
         opens.map(|after| now.saturating_add(after).unwrap_or(Timestamp::MAX))
     }
 
@@ -277,191 +259,33 @@ impl Deliverer {
         }
     }
 
+    /// Whether one destination can hold up another. Mail and push go to one server each.
+    fn has_many_destinations(&self) -> bool {
+        self.channel == "webhook"
+    }
+
     /// Attempts under way.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.running.len()
     }
 
-    /// Now and then, and when the clock was set back, reads everything from its start.
-    async fn look_again(&mut self, now: Timestamp, monotonic: Duration) -> Result<(), Error> {
-        let long_ago = self.looked_again.is_none_or(|at| monotonic.saturating_sub(at) >= LOOK_AGAIN);
-        let set_back = now < self.last_now;
-        self.last_now = now;
-        if !long_ago && !set_back {
-            let shared = self.services.embedded.is_none();
-            if shared && monotonic.saturating_sub(self.looked_forward) >= LOOK_FORWARD {
-                (self.unread, self.looked_forward) = (true, monotonic);
-            }
-            return Ok(());
-        }
-        self.parked.load(&*self.services.store).await?;
-        if self.looked_again.is_none() && self.services.embedded.is_some() {
-            self.take_over(now).await?;
-        }
-        self.lanes.iter_mut().for_each(Lane::rewind);
-        (self.upcoming, self.unread) = (None, true);
-        self.limiter.forget_idle(monotonic);
-        self.looked_again = Some(monotonic);
-        Ok(())
-    }
-
-    /// On the embedded store there is no other process: whoever else has a lease is gone, and need not be waited for.
-    async fn take_over(&mut self, now: Timestamp) -> Result<(), Error> {
-        let until = now.saturating_add(attempt::longest_lease()).unwrap_or(Timestamp::MAX);
-        let (store, table) = (&*self.services.store, &self.services.messages.table);
-        for lane in self.lanes.iter().chain(self.parked.lanes()) {
-            let mut after = None;
-            loop {
-                let page = lane.between(store, table, (now, until), after).await?;
-                for item in &page.items {
-                    let Some(write) = self.release(item, now) else { continue };
-                    match store.transact(vec![write]).await {
-                        Ok(()) | Err(Error::Conflict { .. }) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-                after = page.next;
-                if after.is_none() {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The write that ends a dead process's lease. The state stays; the attempt is closed by whoever takes it up.
-    fn release(&self, item: &Item, now: Timestamp) -> Option<Write> {
-        let owner = item.str("lease_owner").filter(|owner| *owner != self.desk.owner)?;
-        let changes = vec![
-            Change::Set("next_attempt_at".into(), tidings_core::time::iso_millis(now).into()),
-            Change::Add("revision".into(), 1),
-        ];
-        let write = Write::update(&self.services.messages.table, record::key(item.str("message_id")?), changes);
-        Some(write.when(Condition::Equals("lease_owner".into(), owner.into())))
-    }
-
-    /// Takes note of what was made since: into the window if nobody waits before it, else it is found in the index.
-    fn hear(&mut self, now: Timestamp, monotonic: Duration) -> Result<(), Error> {
-        let Some(signal) = self.services.messages.signals.of(self.channel) else { return Ok(()) };
-        let news = signal.take();
-        let by_hand = !self.unread && self.window.len() + news.messages.len() <= WINDOW;
-        let mut left = news.earliest.into_iter().collect::<Vec<_>>();
-        for message in news.messages {
-            let due = message.due_at().unwrap_or(now);
-            if !by_hand || due > now {
-                left.push(due);
-                continue;
-            }
-            let stub = Stub::of(Stored::just_made(message)?, monotonic);
-            if self.held.insert(stub.message_id.clone()) {
-                self.window.push_back(stub);
-            }
-        }
-        let Some(due) = left.into_iter().min() else { return Ok(()) };
-        self.lanes.iter_mut().for_each(|lane| lane.back_to(due));
-        if due <= now {
-            self.unread = true;
-        } else if let Some(upcoming) = &mut self.upcoming {
-            *upcoming = Some(upcoming.map_or(due, |known| known.min(due)));
-        }
-        Ok(())
-    }
-
-    /// Fills the window; `true` if everything that is due is in it.
-    async fn fill(&mut self, now: Timestamp, monotonic: Duration) -> Result<bool, Error> {
-        let mut all_read = 0;
-        while all_read < self.lanes.len() && self.window.len() < WINDOW {
-            let Some(mut lane) = self.lanes.pop_front() else { break };
-            let limit = PORTION.min(WINDOW - self.window.len());
-            let read = lane.read(&*self.services.store, &self.services.messages.table, now, limit).await;
-            self.lanes.push_back(lane);
-            let (items, end) = read?;
-            all_read = if end { all_read + 1 } else { 0 };
-            for item in items {
-                let stub = Stub::of(Stored::read(item)?, monotonic);
-                if self.held.insert(stub.message_id.clone()) {
-                    self.window.push_back(stub);
-                }
-            }
-        }
-        Ok(all_read >= self.lanes.len())
-    }
-
-    /// Those who have to wait become `queued`; all of them in as few transactions as they fit in, while others go on.
-    fn queue_up(&mut self, now: Timestamp, monotonic: Duration) {
-        while let Some(joined) = self.queueing.try_join_next() {
-            self.take_queued(joined.unwrap_or_default());
-        }
-        if !self.queueing.is_empty() {
-            return;
-        }
-        let mut waiting = Vec::new();
-        for stub in &mut self.window {
-            let Some(stored) = stub.stored.as_deref().filter(|_| !stub.queueing) else { continue };
-            let left_alone =
-                || self.parked.has(&stub.destination) || self.limiter.opens(&stub.destination, monotonic).is_some();
-            let long = monotonic.saturating_sub(stub.since) >= QUEUED_AFTER;
-            if stored.message.delivery.status != Status::Created || !(long || left_alone()) {
-                continue;
-            }
-            if let Ok(transition) = self.services.messages.transition(stored, Input::Queued, now, |_| {}) {
-                stub.queueing = true;
-                waiting.push(transition);
-            }
-        }
-        if waiting.is_empty() {
-            return;
-        }
-        let desk = Arc::clone(&self.desk);
-        self.queueing.spawn(async move {
-            let entered = waiting.into_iter().map(|transition| {
-                let (desk, after) = (&desk, transition.after);
-                async move {
-                    let id = after.message.message_id.clone();
-                    let entered = desk.ledger.enter(transition.writes, transition.tally).await;
-                    (id, entered.is_ok().then(|| Box::new(after)))
-                }
-            });
-            join_all(entered).await
-        });
-    }
-
-    /// What was changed, or by somebody else, is known anew or read again when its turn comes.
-    fn take_queued(&mut self, queued: Vec<Queued>) {
-        let mut queued: HashMap<String, Option<Box<Stored>>> = queued.into_iter().collect();
-        for stub in &mut self.window {
-            if let Some(stored) = queued.remove(&stub.message_id) {
-                stub.revision = stored.as_ref().map_or(stub.revision, |stored| stored.message.revision);
-                stub.stored = stored;
-                stub.queueing = false;
-            }
-        }
+    /// Messages in memory, under way or not; the others are in the store alone.
+    #[must_use]
+    pub fn in_memory(&self) -> usize {
+        self.held.len()
     }
 
     /// Starts what may go of the window; gives the destinations that may not.
     fn start_window(&mut self, monotonic: Duration) -> BTreeSet<String> {
-        let mut blocked = BTreeSet::new();
-        for _ in 0..self.window.len() {
-            if self.running.len() >= self.concurrency {
-                break;
-            }
-            let Some(stub) = self.window.pop_front() else { break };
-            // Whoever has parked messages is served from there, in their order.
-            let may_go = !blocked.contains(&stub.destination)
-                && !self.parked.has(&stub.destination)
-                && self.limiter.admit(&stub.destination, monotonic) == Admission::Go;
-            if may_go {
-                self.spawn(stub);
-                continue;
-            }
-            blocked.insert(stub.destination.clone());
-            if self.channel != "webhook" {
-                // All go to the same place.
-                self.window.push_front(stub);
-                break;
-            }
-            self.window.push_back(stub);
+        let room = self.concurrency.saturating_sub(self.running.len());
+        let (parked, limiter) = (&self.parked, &mut self.limiter);
+        // Whoever has parked messages is served from there, in their order.
+        let may_go =
+            |destination: &str| !parked.has(destination) && limiter.admit(destination, monotonic) == Admission::Go;
+        let (going, blocked) = self.window.take(room, may_go);
+        for stub in going {
+            self.spawn(stub);
         }
         blocked
     }
@@ -503,32 +327,15 @@ impl Deliverer {
     /// Parks what is blocked; `true` if that made room.
     async fn park(&mut self, blocked: &BTreeSet<String>) -> Result<bool, Error> {
         // With one destination there is nobody to make room for.
-        if self.channel != "webhook" {
+        if !self.has_many_destinations() {
             return Ok(false);
         }
-        let window = std::mem::take(&mut self.window).into_iter();
-        let (going, staying): (Vec<Stub>, Vec<Stub>) = window.partition(|stub| blocked.contains(&stub.destination));
-        self.window = VecDeque::from(staying);
+        let going = self.window.clear(blocked);
         for stub in &going {
             self.held.remove(&stub.message_id);
         }
         self.parked.park(&self.services, &going).await?;
         Ok(!going.is_empty())
-    }
-
-    async fn next_due(&mut self, now: Timestamp) -> Result<Option<Timestamp>, Error> {
-        if let Some(known) = self.upcoming
-            && known.is_none_or(|due| due > now)
-        {
-            return Ok(known);
-        }
-        let mut first = None;
-        for lane in &self.lanes {
-            let due = lane.upcoming(&*self.services.store, &self.services.messages.table, now).await?;
-            first = first.into_iter().chain(due).min();
-        }
-        self.upcoming = Some(first);
-        Ok(first)
     }
 
     fn pause_until(&self, next: Option<Timestamp>) -> Duration {
@@ -543,19 +350,5 @@ impl Deliverer {
             QUEUED_AFTER
         };
         wait.unwrap_or(longest).min(longest)
-    }
-}
-
-impl Stub {
-    fn of(stored: Stored, since: Duration) -> Self {
-        let message = &stored.message;
-        Self {
-            message_id: message.message_id.clone(),
-            destination: senders::destination(message),
-            revision: message.revision,
-            stored: (stored.size() <= KEPT_BYTES).then(|| Box::new(stored)),
-            since,
-            queueing: false,
-        }
     }
 }

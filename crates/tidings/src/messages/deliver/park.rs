@@ -9,7 +9,8 @@ use tidings_core::time::Timestamp;
 use tidings_store::{Change, Condition, Error, Store, Table, Write};
 
 use super::lane::Lane;
-use super::{Stub, targets};
+use super::targets;
+use super::window::Stub;
 use crate::app::Services;
 use crate::messages::counters::Tally;
 use crate::messages::record;

@@ -9,8 +9,9 @@ use tidings_core::time::Timestamp;
 
 use crate::bus::{Bus, push};
 use crate::channel::email::{self, ses};
-use crate::channel::{Notice, Outcome, ntfy, queue, ticket, webhook};
+use crate::channel::{Notice, Outcome, ntfy, queue, stream, ticket, webhook};
 use crate::config::Config;
+use crate::ingest::Ingest;
 use crate::messages::record::{Message, Recipient};
 use crate::outbound::{self, Outbound};
 use crate::tickets::Tickets;
@@ -25,6 +26,7 @@ pub struct Senders {
     webhook: Ready<webhook::Sender>,
     ticket: Ready<ticket::Sender>,
     queue: Ready<queue::Sender>,
+    stream: Ready<stream::Sender>,
     public_url: String,
 }
 
@@ -60,7 +62,8 @@ impl Senders {
         let webhook = Outbound::guarded(&config.outbound).map(webhook::Sender::new).map_err(|error| error.to_string());
         let ticket = Err("tickets are not part of this process".to_owned());
         let queue = Err("the bus is not part of this process".to_owned());
-        Self { email, ntfy, webhook, ticket, queue, public_url: config.public_url.clone() }
+        let stream = Err("streams are not part of this process".to_owned());
+        Self { email, ntfy, webhook, ticket, queue, stream, public_url: config.public_url.clone() }
     }
 
     /// The same, and rules' tickets are opened here.
@@ -73,6 +76,12 @@ impl Senders {
     #[must_use]
     pub fn with_bus(self, bus: Arc<Bus>) -> Self {
         Self { queue: Ok(queue::Sender::new(bus)), ..self }
+    }
+
+    /// The same, and records of streams are taken in here.
+    #[must_use]
+    pub fn with_ingest(self, ingest: Arc<Ingest>) -> Self {
+        Self { stream: Ok(stream::Sender::new(ingest)), ..self }
     }
 
     /// Makes one attempt.
@@ -100,6 +109,10 @@ impl Senders {
                 Ok(sender) => sender.send(message).await.into(),
                 Err(why) => Outcome::reject(why).into(),
             },
+            stream::CHANNEL => match &self.stream {
+                Ok(sender) => sender.send(message, now).await.into(),
+                Err(why) => Outcome::reject(why).into(),
+            },
             _ => Outcome::reject("there is no such channel").into(),
         }
     }
@@ -125,8 +138,14 @@ impl Senders {
             Err(why) => return Outcome::reject(why),
         };
         let (content_type, body) = push::body_of(&message.payload);
-        let (id, correlation_id) = (&message.message_id, &message.correlation_id);
-        sender.call(webhook::Call { id, correlation_id, content_type: &content_type, body }, target, now).await
+        let call = webhook::Call {
+            id: &message.message_id,
+            correlation_id: &message.correlation_id,
+            trace_id: message.trace_id.as_deref(),
+            content_type: &content_type,
+            body,
+        };
+        sender.call(call, target, now).await
     }
 
     pub async fn copies(&self, notice: &Notice, to: &[String], now: Timestamp) -> email::Report {

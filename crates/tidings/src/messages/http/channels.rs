@@ -20,7 +20,6 @@ use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route};
 use crate::inbox::record as inbox;
 use crate::messages::dead::edit::read_target;
 use crate::messages::deliver::targets;
-use crate::messages::record::CHANNELS;
 use crate::messages::{Message, NewMessage};
 use crate::rules::notice::is_user;
 use crate::tokens::{Caller, Scope};
@@ -156,10 +155,9 @@ async fn test(
             TestAnswer::of(&name, sent.outcome)
         }
         _ => {
-            return Err(Problem::not_found(format!(
-                "there is no such channel; those that can be tested are inbox, {}",
-                CHANNELS.join(", ")
-            )));
+            let detail =
+                "there is no such channel; those that can be tested are inbox, email, ntfy, webhook, queue, ticket";
+            return Err(Problem::not_found(detail));
         }
     };
     let action = Action::new("channel.test", "channel", &name)
@@ -228,6 +226,7 @@ fn notice(services: &Services, correlation_id: &str, now: Timestamp) -> Notice {
     Notice {
         message_id: services.ids.uuid(now),
         correlation_id: correlation_id.to_owned(),
+        trace_id: None,
         message_type: "test".to_owned(),
         created_at: now,
         title: "Test notice".to_owned(),

@@ -1,36 +1,38 @@
 //! `/api/messages`, `/api/metrics` and `/api/message-types`; `dead` has the dead letters, `channels` the test notices.
 
+mod change;
 mod channels;
+mod create;
 pub mod dead;
 mod read;
+mod shapes;
 mod view;
 
-use axum::Extension;
 use axum::extract::{Path, State};
-use axum::http::{Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::{Map, Value};
+use axum::http::{Method, StatusCode};
+use axum::response::IntoResponse;
+use serde_json::Value;
 use tidings_core::envelope::FieldError;
-use tidings_core::message::{Input, Status};
-use tidings_core::time::Timestamp;
-use tidings_store::Error;
-use uuid::Uuid;
+use tidings_core::message::Status;
 
+pub use change::{call_off, send_again};
 pub use view::MessageView;
 
+use change::{cancel, cancel_by_key, retry};
+use create::{create, create_batch};
+use shapes::{
+    BatchAnswer, BatchBody, BatchGetAnswer, CancelAnswer, CancelBody, IdsBody, MessageList, MetricsAnswer,
+    NewMessageBody, TypeList, TypeView,
+};
+
 use super::list::{self, Filter};
-use super::transition::Refused;
-use super::{Message, Messages, Origin, counters};
+use super::{Messages, counters};
 use crate::app::Services;
-use crate::audit::Action;
 use crate::events::http::name_param;
 use crate::http::paging::Asked;
-use crate::http::{CorrelationId, End, IdempotencySeed, Json, JsonText, Param, Params, Problem, RequestIds, Route};
+use crate::http::{End, Json, JsonText, Param, Params, Problem, Route};
 use crate::tokens::{Caller, Scope};
 
-const MOST_CREATED: usize = 25;
 const MOST_READ: usize = 100;
 /// Of the latest messages in the metrics.
 const RECENT: usize = 10;
@@ -97,224 +99,6 @@ pub fn routes() -> Vec<Route> {
     routes
 }
 
-/// A message to make.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
-struct NewMessageBody {
-    /// One of `GET /api/message-types`.
-    message_type: String,
-    /// What the type's schema says; `topic` names another ntfy topic than the configured one.
-    payload: Map<String, Value>,
-    /// `dev`, `stage` or `prod`; default the installation's.
-    stage: Option<String>,
-    /// Not before this time.
-    deliver_at: Option<String>,
-    /// By which it can be cancelled, with all others of the same key: 1 to 128 characters.
-    key: Option<String>,
-}
-
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
-struct CancelBody {
-    key: String,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct CancelAnswer {
-    /// Those that are not sent any more.
-    cancelled: Vec<String>,
-    /// Those that cannot be called back: sent, failed, or on their way this very moment.
-    too_late: Vec<String>,
-}
-
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "describes the body, which may also be the list itself")]
-struct BatchBody {
-    messages: Vec<NewMessageBody>,
-}
-
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "describes the body, which may also be the list itself")]
-struct IdsBody {
-    message_ids: Vec<String>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct MessageList {
-    items: Vec<MessageView>,
-    cursor: Option<String>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct BatchAnswer {
-    created: usize,
-    rejected: usize,
-    items: Vec<BatchItem>,
-}
-
-/// What became of one entry of a batch: its message, or what is wrong with it.
-#[derive(Serialize, JsonSchema)]
-struct BatchItem {
-    /// 201 or 400.
-    status: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<MessageView>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Value>")]
-    errors: Vec<FieldError>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct BatchGetAnswer {
-    items: Vec<MessageView>,
-    not_found: Vec<String>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct MetricsAnswer {
-    stage: String,
-    /// Messages in each state.
-    counts: std::collections::BTreeMap<&'static str, i64>,
-    /// Completed in the last 24 hours.
-    #[serde(rename = "CompletedCount")]
-    completed_count: i64,
-    /// Failed in the last 24 hours.
-    #[serde(rename = "FailedCount")]
-    failed_count: i64,
-    /// Completed of all that ended in the last 24 hours, from 0 to 1; null if nothing did.
-    #[serde(rename = "SuccessRate")]
-    success_rate: Option<f64>,
-    /// The 10 latest.
-    recent: Vec<MessageView>,
-    /// Failed ones, the latest 100.
-    failed: Vec<MessageView>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct TypeList {
-    items: Vec<TypeView>,
-    cursor: Option<String>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct TypeView {
-    name: String,
-    schema: Value,
-}
-
-type Seed = Option<Extension<IdempotencySeed>>;
-
-fn request_ids<'a>(services: &'a Services, seed: Seed) -> RequestIds<'a> {
-    match seed {
-        Some(Extension(seed)) => RequestIds::Seeded(seed),
-        None => RequestIds::Fresh(&*services.ids, services.clock.now()),
-    }
-}
-
-/// S002-04: who made a message is who called.
-fn created_by(caller: &Caller) -> String {
-    let token = &caller.token;
-    format!("user:{}", if token.name.is_empty() { &token.id } else { &token.name })
-}
-
-async fn create(
-    State(services): State<Services>,
-    caller: Caller,
-    correlation: CorrelationId,
-    seed: Seed,
-    body: JsonText,
-) -> Result<Response, Problem> {
-    let fields = body.object()?;
-    let created_by = created_by(&caller);
-    let origin = Origin { created_by: &created_by, correlation_id: &correlation.0 };
-    let id = request_ids(&services, seed).uuid(0);
-    let message = compose(&services, &fields, origin, id, services.clock.now()).map_err(Problem::invalid)?;
-    let made = services.messages.create(vec![message]).await?;
-    made.into_iter().next().map(created).ok_or_else(|| Problem::bad_request("no message was made"))
-}
-
-/// The message that a body asks for; every field that is wrong.
-fn compose(
-    services: &Services,
-    fields: &Map<String, Value>,
-    origin: Origin<'_>,
-    id: Uuid,
-    now: Timestamp,
-) -> Result<Message, Vec<FieldError>> {
-    let key = read::cancel_key(fields);
-    let composed = match read::request(fields) {
-        Ok(request) => services.messages.compose(request, origin, id, now),
-        // What is wrong with one field does not keep another's mistakes back.
-        Err(mut errors) => {
-            let payload = fields.get("payload").and_then(Value::as_object);
-            if let Some(name) = fields.get("message_type").and_then(Value::as_str).filter(|name| !name.is_empty()) {
-                let more = services.messages.types.check(name, payload.unwrap_or(&Map::new()));
-                errors.extend(more.into_iter().filter(|error| payload.is_some() || error.field == "message_type"));
-            }
-            Err(errors)
-        }
-    };
-    match (composed, key) {
-        (Ok(message), Ok(cancel_key)) => Ok(Message { cancel_key, ..message }),
-        (composed, key) => Err(composed.err().into_iter().flatten().chain(key.err()).collect()),
-    }
-}
-
-fn created(message: Message) -> Response {
-    let location = format!("/api/messages/{}", message.message_id);
-    let mut response = Json(StatusCode::CREATED, MessageView::from(message)).into_response();
-    if let Ok(location) = location.parse() {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    response
-}
-
-async fn create_batch(
-    State(services): State<Services>,
-    caller: Caller,
-    correlation: CorrelationId,
-    seed: Seed,
-    body: JsonText,
-) -> Result<impl IntoResponse, Problem> {
-    let entries = read::batch(&body, "messages", MOST_CREATED)?;
-    let (now, created_by) = (services.clock.now(), created_by(&caller));
-    let origin = Origin { created_by: &created_by, correlation_id: &correlation.0 };
-    let ids = request_ids(&services, seed);
-    let composed: Vec<Result<Message, Vec<FieldError>>> = entries
-        .iter()
-        .enumerate()
-        .map(|(place, entry)| {
-            let fields = entry.as_object().ok_or_else(|| vec![FieldError::new("", "must be an object")])?;
-            compose(&services, fields, origin, ids.uuid(place), now)
-        })
-        .collect();
-    let good = composed.iter().filter_map(|entry| entry.as_ref().ok()).cloned().collect::<Vec<_>>();
-    if good.is_empty() {
-        return Err(all_refused(composed));
-    }
-    let created = good.len();
-    let mut made = services.messages.create(good).await?.into_iter();
-    let items: Vec<BatchItem> = composed
-        .into_iter()
-        .map(|entry| match entry {
-            Ok(_) => BatchItem { status: 201, message: made.next().map(MessageView::from), errors: Vec::new() },
-            Err(errors) => BatchItem { status: 400, message: None, errors },
-        })
-        .collect();
-    Ok(Json(StatusCode::CREATED, BatchAnswer { created, rejected: items.len() - created, items }))
-}
-
-fn all_refused(composed: Vec<Result<Message, Vec<FieldError>>>) -> Problem {
-    let errors = composed.into_iter().enumerate().flat_map(|(place, entry)| {
-        let dotted = move |error: FieldError| {
-            let dot = if error.field.is_empty() { "" } else { "." };
-            FieldError::new(format!("[{place}]{dot}{}", error.field), error.message)
-        };
-        entry.err().into_iter().flatten().map(dotted)
-    });
-    Problem::invalid(errors.collect())
-}
-
 fn unknown() -> Problem {
     Problem::not_found("there is no message of this id, or it has expired")
 }
@@ -376,112 +160,6 @@ async fn page(
     let (found, next) = list::page(&*services.store, &services.messages.table, &filter, limit, after).await?;
     let cursor = asked.cursor(&services.sealer, next.as_ref());
     Ok(Json(StatusCode::OK, MessageList { items: found.into_iter().map(MessageView::from).collect(), cursor }))
-}
-
-async fn retry(
-    State(services): State<Services>,
-    caller: Caller,
-    correlation: CorrelationId,
-    seed: Seed,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
-    let new_id: Uuid = request_ids(&services, seed).uuid(0);
-    Ok(created(send_again(&services, &caller, &correlation, &id, new_id).await?))
-}
-
-/// Sends a failed message again as a new one of that id; gives the new one.
-pub async fn send_again(
-    services: &Services,
-    caller: &Caller,
-    correlation: &CorrelationId,
-    id: &str,
-    new_id: Uuid,
-) -> Result<Message, Problem> {
-    let failed = services.messages.get(id).await?.ok_or_else(unknown)?.message;
-    let status = failed.delivery.status;
-    if status != Status::Failed {
-        let detail = format!("only a failed message can be sent again; this one is {}", status.as_str());
-        return Err(Problem::conflict(detail));
-    }
-    let again = services.messages.again(&failed, created_by(caller), new_id, services.clock.now());
-    let action = Action::new("message.retry", "message", &failed.message_id)
-        .details(serde_json::json!({ "message_id": again.message_id }));
-    let writes = services.messages.creation(std::slice::from_ref(&again))?;
-    match services.audit.record_with(&caller.name(), &correlation.0, action, writes).await {
-        Ok(_) => services.messages.signals.created([&again]),
-        // The same request come again: it is made.
-        Err(Error::Conflict { .. }) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let made = services.messages.get(&again.message_id).await?;
-    Ok(made.map_or(again, |made| made.message))
-}
-
-async fn cancel(
-    State(services): State<Services>,
-    caller: Caller,
-    correlation: CorrelationId,
-    Path(id): Path<String>,
-) -> Result<impl IntoResponse, Problem> {
-    Ok(Json(StatusCode::OK, MessageView::from(call_off(&services, &caller, &correlation, &id).await?)))
-}
-
-/// Does not send a message; gives it as it is then.
-pub async fn call_off(
-    services: &Services,
-    caller: &Caller,
-    correlation: &CorrelationId,
-    id: &str,
-) -> Result<Message, Problem> {
-    let stored = services.messages.get(id).await?.ok_or_else(unknown)?;
-    let transition = services.messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {});
-    let transition = transition.map_err(|refused| match refused {
-        Refused::Conflict(conflict) => Problem::conflict(conflict.to_string()),
-        Refused::Store(error) => error.into(),
-    })?;
-    let action = Action::new("message.cancel", "message", id);
-    match services.audit.record_with(&caller.name(), &correlation.0, action, transition.all_writes()).await {
-        Ok(_) => {
-            services.metrics.tally.failed();
-            Ok(transition.after.message)
-        }
-        Err(Error::Conflict { .. }) => Err(Problem::conflict("the message has just changed; look at it again")),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Cancels what waits under a key, each message on its own (SX-16).
-async fn cancel_by_key(
-    State(services): State<Services>,
-    caller: Caller,
-    correlation: CorrelationId,
-    body: JsonText,
-) -> Result<impl IntoResponse, Problem> {
-    let key = read::cancel_key(&body.object()?).map_err(|error| Problem::invalid(vec![error]))?;
-    let key = key.ok_or_else(|| Problem::invalid_field("key", "is required"))?;
-    let messages = &services.messages;
-    let mut answer = CancelAnswer { cancelled: Vec::new(), too_late: Vec::new() };
-    for stored in messages.of_key(&key).await? {
-        let id = stored.message.message_id.clone();
-        let cancelled = match messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {}) {
-            Ok(transition) => {
-                let action = Action::new("message.cancel", "message", &id).details(serde_json::json!({ "key": key }));
-                let writes = transition.all_writes();
-                match services.audit.record_with(&caller.name(), &correlation.0, action, writes).await {
-                    Ok(_) => true,
-                    Err(Error::Conflict { .. }) => false,
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            Err(Refused::Conflict(_)) => false,
-            Err(Refused::Store(error)) => return Err(error.into()),
-        };
-        if cancelled { answer.cancelled.push(id) } else { answer.too_late.push(id) }
-    }
-    if answer.cancelled.is_empty() && answer.too_late.is_empty() {
-        return Err(Problem::not_found("there is no message of this key, or it has expired"));
-    }
-    Ok(Json(StatusCode::OK, answer))
 }
 
 async fn metrics(State(services): State<Services>, mut params: Params) -> Result<impl IntoResponse, Problem> {

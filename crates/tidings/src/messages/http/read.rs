@@ -39,7 +39,11 @@ pub fn request(fields: &Map<String, Value>) -> Result<Request, Vec<FieldError>> 
             None => refuse(&mut errors, "deliver_at", "must be a time as in \"2026-01-31T12:00:00Z\""),
         },
     };
-    if errors.is_empty() { Ok(Request { message_type, payload, stage, deliver_at }) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(Request { message_type, payload, stage, deliver_at, cancel_key: None })
+    } else {
+        Err(errors)
+    }
 }
 
 /// The key by which a message may be cancelled (SX-16).

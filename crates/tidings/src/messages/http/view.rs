@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use tidings_core::message::Attempt;
+use tidings_core::message::{Attempt, CANCELLED, Status};
 use tidings_core::time::{Timestamp, iso_millis};
 
 use crate::messages::record::{Message, Recipient};
@@ -21,6 +21,8 @@ pub struct MessageView {
     message_type: String,
     /// `created`, `queued`, `processing`, `completed` or `failed`.
     status: &'static str,
+    /// The same in the words that all of Tidings shares: also `scheduled`, `cancelled` and `dead_lettered`.
+    state: &'static str,
     payload: Map<String, Value>,
     updated_date: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,6 +35,9 @@ pub struct MessageView {
     #[serde(skip_serializing_if = "Option::is_none")]
     notification_id: Option<String>,
     correlation_id: String,
+    /// The W3C trace that was given beside the correlation id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
     ttl: i64,
     channel: String,
     target: Map<String, Value>,
@@ -62,6 +67,8 @@ pub struct MessageView {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "Map<String, Value>")]
     recipients: BTreeMap<String, Recipient>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema_version: Option<String>,
 }
 
 impl From<Message> for MessageView {
@@ -69,6 +76,7 @@ impl From<Message> for MessageView {
         let text = |at: Option<Timestamp>| at.map(iso_millis);
         let waits = message.lease.is_none();
         let due = message.due_at().filter(|_| waits);
+        let state = state_of(&message);
         let delivery = message.delivery;
         Self {
             message_id: message.message_id,
@@ -77,6 +85,7 @@ impl From<Message> for MessageView {
             stage: message.stage,
             message_type: message.message_type,
             status: delivery.status.as_str(),
+            state,
             payload: message.payload,
             updated_date: iso_millis(message.updated_date),
             processing_started_at: text(message.processing_started_at),
@@ -85,6 +94,7 @@ impl From<Message> for MessageView {
             retry_count: delivery.retry_count,
             notification_id: delivery.notification_id,
             correlation_id: message.correlation_id,
+            trace_id: message.trace_id,
             ttl: message.ttl,
             channel: message.channel,
             target: shown(message.target),
@@ -98,7 +108,19 @@ impl From<Message> for MessageView {
             put_off_by: message.put_off_by,
             attempts: delivery.attempts,
             recipients: message.recipients,
+            schema_version: message.schema_version,
         }
+    }
+}
+
+/// SX-07: what is not to go yet, what was called off, and what was given up have names of their own.
+fn state_of(message: &Message) -> &'static str {
+    let delivery = &message.delivery;
+    match delivery.status {
+        Status::Created if message.deliver_at > message.created_date => "scheduled",
+        Status::Failed if delivery.error_message.as_deref() == Some(CANCELLED) => "cancelled",
+        Status::Failed => "dead_lettered",
+        status => status.as_str(),
     }
 }
 

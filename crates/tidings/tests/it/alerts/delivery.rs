@@ -62,7 +62,7 @@ impl MailServer {
     }
 }
 
-// S000-42, S000-49, S000-50: a person's change is one mail, with everything in it.
+// S000-42, S000-47, S000-49, S000-50: a person's change is one mail, with everything in it.
 #[tokio::test]
 async fn a_persons_change_is_mailed_once() {
     let sink = Sink::start(&[]);

@@ -284,3 +284,24 @@ async fn only_those_with_the_scope_may_send() {
     server.client_for(&["ingest"]).await.post(INGEST, &event).await.expect(202);
     server.client_for(&["ingest"]).await.get("/alerts").await.problem(403);
 }
+
+// S000-77: where the attributes come from is the operator's to say.
+#[tokio::test]
+async fn attributes_are_found_where_the_configuration_says() {
+    let server = super::server_with(|config| {
+        config.process_alerts.process_name_fields = vec!["Template".to_owned(), "ProcessName".to_owned()];
+        config.process_alerts.state_name_fields = vec!["Lane".to_owned()];
+    })
+    .await;
+    let client = server.client();
+    let data = json!({ "template": "Scrum", "ProcessName": "Agile", "Lane": "Doing", "StateName": "Done",
+        "WorkItemTypeReferenceName": "X.Bug" });
+    let event = audit_event_with("e-1", json!({ "data": data, "category": "remove" }));
+    super::send(&client, &event).await;
+    let alert = super::alert(&client).await;
+    assert_eq!(
+        json!([alert["ProcessName"], alert["StateName"], alert["WorkItemType"], alert["FieldReferenceName"]]),
+        json!(["Scrum", "Doing", "X.Bug", null])
+    );
+    assert_eq!(json!([alert["Category"], alert["Area"]]), json!(["Delete", "Process"]));
+}

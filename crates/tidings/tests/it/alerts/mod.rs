@@ -1,7 +1,9 @@
 //! Process change alerts: audit events in, records and mails out, and the history of it all.
 
 mod accounts;
+mod collector;
 mod delivery;
+mod digests;
 mod export;
 mod handshakes;
 mod history;

@@ -17,7 +17,7 @@ async fn a_critical_action_is_on_record_once() {
         "changeDetails": { "from": "reader", "to": "admin" } } });
     client.send(&event).await;
     let found =
-        until(&client, "/audit-log?action=permission.changed", |log| !log["items"].as_array().unwrap().is_empty())
+        until(&server, "/audit-log?action=permission.changed", |log| !log["items"].as_array().unwrap().is_empty())
             .await;
     let entry = &found["items"][0];
     assert_eq!((&entry["user"], &entry["entity"], &entry["entityId"]), (&json!(USER), &json!("role"), &json!("42")));
@@ -30,7 +30,7 @@ async fn a_critical_action_is_on_record_once() {
         let headers = [("content-type", "application/json"), ("brokerproperties", properties.as_str())];
         client.post_with("/bus/system-events-topic/messages", &headers, body.to_string()).await.expect(201);
     }
-    until(&client, "/bus/system-events-topic/subscriptions/auditing-sub", |seen| {
+    until(&server, "/bus/system-events-topic/subscriptions/auditing-sub", |seen| {
         seen["counts"]["active"] == 0 && seen["counts"]["locked"] == 0
     })
     .await;
@@ -49,8 +49,8 @@ async fn only_critical_actions_are_on_record() {
         let data = json!({ "actionType": action, "targetEntity": "e", "targetEntityId": "1" });
         client.send(&json!({ "eventType": "CriticalActionOccurred", "data": data })).await;
     }
-    until(&client, "/audit-log?entity=e", |log| log["items"].as_array().unwrap().len() == 2).await;
-    until(&client, "/bus/system-events-topic/subscriptions/auditing-sub", |seen| seen["counts"]["active"] == 0).await;
+    until(&server, "/audit-log?entity=e", |log| log["items"].as_array().unwrap().len() == 2).await;
+    until(&server, "/bus/system-events-topic/subscriptions/auditing-sub", |seen| seen["counts"]["active"] == 0).await;
     assert_eq!(client.get("/audit-log?entity=e").await.expect(200).json()["items"].as_array().unwrap().len(), 2);
 }
 

@@ -54,7 +54,7 @@ async fn an_uploaded_invoice_is_read() {
     let client = server.client();
     for (file, media_type) in [("plain.pdf", "application/pdf"), ("plain.png", "image/png")] {
         let made = upload(&client, &files.path().join(file), file).await;
-        let read = until(&client, &path(&made), |invoice| invoice["status"] == "processed").await;
+        let read = until(&server, &path(&made), |invoice| invoice["status"] == "processed").await;
         let expected = json!({ "number": "INV-2026-0042", "date": "2026-03-15", "total": "30.00", "currency": "GBP",
             "vendor": "ACME Tools Ltd." });
         assert_eq!((&read["fields"], &read["contentType"]), (&expected, &json!(media_type)));
@@ -67,7 +67,7 @@ async fn an_uploaded_invoice_is_read() {
         let command = json!({ "eventType": "InvoiceUploadedForProcessing",
             "data": { "invoiceId": made["invoiceId"], "userProductId": PRODUCT, "fileUrl": read["fileUrl"] } });
         client.send(&command).await;
-        until(&client, "/bus/ocr-processing-queue", |seen| {
+        until(&server, "/bus/ocr-processing-queue", |seen| {
             seen["counts"]["active"] == 0 && seen["counts"]["locked"] == 0
         })
         .await;
@@ -92,19 +92,19 @@ async fn what_cannot_be_read_fails_clearly_and_the_next_is_read() {
     ];
     for (bad, (file, says)) in (1..).zip(broken) {
         let made = upload(&client, &files.path().join(file), file).await;
-        let failed = until(&client, &path(&made), |invoice| invoice["status"] == "failed").await;
+        let failed = until(&server, &path(&made), |invoice| invoice["status"] == "failed").await;
         assert!(failed["error"].as_str().unwrap().contains(says), "{failed}");
-        let seen = until(&client, "/bus/ocr-processing-queue", |seen| seen["counts"]["deadLettered"] == bad).await;
+        let seen = until(&server, "/bus/ocr-processing-queue", |seen| seen["counts"]["deadLettered"] == bad).await;
         assert_eq!(seen["counts"]["active"], 0);
     }
     let made = upload(&client, &files.path().join("title.png"), "good").await;
-    until(&client, &path(&made), |invoice| invoice["status"] == "processed").await;
+    until(&server, &path(&made), |invoice| invoice["status"] == "processed").await;
     // From elsewhere, only what the guard lets through.
     let id = "33567ee8-f182-4f8a-b03e-2f1515915471";
     let command = json!({ "eventType": "InvoiceUploadedForProcessing",
         "data": { "invoiceId": id, "userProductId": PRODUCT, "fileUrl": "https://127.0.0.1:1/secret.pdf" } });
     client.send(&command).await;
-    let refused = until(&client, &format!("/invoices/{id}"), |invoice| invoice["status"] == "failed").await;
+    let refused = until(&server, &format!("/invoices/{id}"), |invoice| invoice["status"] == "failed").await;
     assert!(refused["error"].as_str().unwrap().contains("127.0.0.1"), "{refused}");
 }
 
@@ -115,7 +115,7 @@ async fn a_missing_tesseract_is_said_on_the_invoice() {
     let server = TestServer::start_with(|config| config.invoices.tesseract = "no-such-tesseract".to_owned()).await;
     let client = server.client();
     let made = upload(&client, &files.path().join("plain.png"), "c").await;
-    let failed = until(&client, &path(&made), |invoice| invoice["status"] == "failed").await;
+    let failed = until(&server, &path(&made), |invoice| invoice["status"] == "failed").await;
     assert!(failed["error"].as_str().unwrap().contains("\"no-such-tesseract\" is not installed"), "{failed}");
 }
 

@@ -2,7 +2,9 @@
 
 mod actions;
 mod auditing;
+mod catalogue;
 mod doors;
+mod fetched;
 mod invoices;
 mod reading;
 mod service_requests;
@@ -30,20 +32,30 @@ pub fn render(directory: &Path) {
     );
 }
 
-/// Asks until the answer is as wanted; the last answer, if that takes too long.
-pub async fn until(client: &Client, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let mut last = Value::Null;
-    for _ in 0..3000 {
+/// For how long nothing may happen that a test waits for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Asks, and again whenever a handler was done with a message or a delivery was recorded, until the answer is as wanted.
+pub async fn until(server: &TestServer, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let (mut handled, mut recorded) = (server.services.bus.handled(), server.services.messages.recorded.subscribe());
+    let client = server.client();
+    loop {
+        // Whatever happens from here on is seen.
+        handled.mark_unchanged();
+        recorded.mark_unchanged();
         let answer = client.get(path).await;
-        if answer.status == 200 {
-            last = answer.json();
-            if wanted(&last) {
-                return last;
-            }
+        if answer.status == 200 && wanted(&answer.json()) {
+            return answer.json();
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let news = async {
+            tokio::select! {
+                changed = handled.changed() => changed,
+                changed = recorded.changed() => changed,
+            }
+        };
+        let heard = tokio::time::timeout(PATIENCE, news).await;
+        assert!(heard.is_ok_and(|heard| heard.is_ok()), "{path} did not become as wanted: {}", answer.text());
     }
-    panic!("{path} did not become as wanted: {last}");
 }
 
 /// A server whose workers work: it delivers, and has a push server.

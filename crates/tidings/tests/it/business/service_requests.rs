@@ -39,7 +39,7 @@ async fn a_changed_status_reaches_exactly_its_user() {
     let correlation = changed.header("x-correlation-id").to_owned();
     assert_eq!(changed.json()["status"], "in_progress");
     let list =
-        until(&client, "/api/messages?status=completed", |list| !list["items"].as_array().unwrap().is_empty()).await;
+        until(&server, "/api/messages?status=completed", |list| !list["items"].as_array().unwrap().is_empty()).await;
     let message = &list["items"][0];
     assert_eq!(
         (&message["correlation_id"], &message["target"]),
@@ -66,7 +66,20 @@ async fn a_changed_status_reaches_exactly_its_user() {
     );
     let trace = client.get(&format!("/trace/{correlation}")).await.expect(200).json();
     let kinds: Vec<_> = trace["items"].as_array().unwrap().iter().map(|step| step["kind"].as_str().unwrap()).collect();
-    assert!(kinds.contains(&"event") && kinds.contains(&"message"), "{trace}");
+    assert_eq!(kinds, ["event", "notification", "message"], "{trace}");
+    let identifier = inbox[0].identifier();
+    let told = &trace["items"][1]["details"];
+    assert_eq!(told["handler"], "SendServiceStatusNotification");
+    assert_eq!(told["notifications"][0]["notification_identifier"], identifier);
+    // The event itself knows what came of it, too.
+    let event = events["items"][0]["eventId"].as_str().unwrap();
+    let outcome = client.get(&format!("/events/{event}")).await.expect(200).json()["outcome"].clone();
+    let entry = json!({ "user": USER, "notification_identifier": identifier, "rule": "SendServiceStatusNotification" });
+    assert_eq!(outcome["notifications"], json!([entry]), "{outcome}");
+    assert_eq!(
+        (&outcome["messages"][0]["message_id"], &outcome["messages"][0]["status"]),
+        (&message["message_id"], &json!("completed"))
+    );
 }
 
 // The same by `POST /events`, and twice is once.
@@ -77,7 +90,7 @@ async fn an_event_from_elsewhere_goes_the_same_way_once() {
     let event = json!({ "eventId": "sr-event", "eventType": "ServiceRequestStatusChanged", "correlationId": "elsewhere",
         "data": { "serviceRequestId": OTHER, "userId": USER, "newStatus": "closed" } });
     client.send(&event).await;
-    until(&client, "/api/messages?status=completed", |list| list["items"].as_array().unwrap().len() == 1).await;
+    until(&server, "/api/messages?status=completed", |list| list["items"].as_array().unwrap().len() == 1).await;
     assert_eq!(client.post("/events", &event).await.expect(202).json()["duplicates"], 1);
     // On the bus itself, with the id that is done already, and then with another.
     let body = |id: &str| {
@@ -88,8 +101,8 @@ async fn an_event_from_elsewhere_goes_the_same_way_once() {
         let headers = [("content-type", "application/json"), ("brokerproperties", properties.as_str())];
         client.post_with("/bus/domain-events-topic/messages", &headers, body(id)).await.expect(201);
     }
-    until(&client, "/api/messages?status=completed", |list| list["items"].as_array().unwrap().len() >= 2).await;
-    until(&client, "/bus/domain-events-topic/subscriptions/notifications-sub", |seen| {
+    until(&server, "/api/messages?status=completed", |list| list["items"].as_array().unwrap().len() >= 2).await;
+    until(&server, "/bus/domain-events-topic/subscriptions/notifications-sub", |seen| {
         seen["counts"]["active"] == 0 && seen["counts"]["locked"] == 0
     })
     .await;

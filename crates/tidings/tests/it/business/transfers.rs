@@ -46,7 +46,7 @@ async fn a_transfer_expires_after_72_hours() {
     pass(&server, 71).await;
     assert_eq!(client.get(&path(&transfer)).await.expect(200).json(), transfer);
     pass(&server, 1).await;
-    let expired = until(&client, &path(&transfer), |transfer| transfer["status"] == "expired").await;
+    let expired = until(&server, &path(&transfer), |transfer| transfer["status"] == "expired").await;
     assert_eq!(expired["updatedAt"], "2026-03-04T12:00:00.000000Z");
     let events = client.get("/events?type=transfer.expired").await.expect(200).json();
     assert_eq!(events["items"].as_array().unwrap().len(), 1);
@@ -79,7 +79,7 @@ async fn an_answer_withdraws_the_expiry_for_good() {
         let event = json!({ "eventType": "OwnershipTransferExpired", "data": { "transferRequestId": transfer["transferRequestId"] } });
         client.send(&event).await;
     }
-    until(&client, "/bus/transfer-expiration-queue", |seen| {
+    until(&server, "/bus/transfer-expiration-queue", |seen| {
         seen["counts"]["active"] == 0 && seen["counts"]["locked"] == 0
     })
     .await;
@@ -101,7 +101,7 @@ async fn the_expiry_survives_a_restart_and_a_jumping_clock() {
     assert_eq!(server.client().get(&path(&transfer)).await.expect(200).json()["status"], "pending");
     server.clock.jump_to("2026-03-04T12:00:00Z".parse().unwrap());
     server.services.bus.settle_time().await.unwrap();
-    until(&server.client(), &path(&transfer), |transfer| transfer["status"] == "expired").await;
+    until(&server, &path(&transfer), |transfer| transfer["status"] == "expired").await;
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ fn notice() -> Notice {
     Notice {
         message_id: "0198c0de-0000-7000-8000-000000000001".parse().unwrap(),
         correlation_id: "c-17".to_owned(),
+        trace_id: None,
         message_type: "alert_notification".to_owned(),
         created_at: now(),
         title: "Disk full".to_owned(),

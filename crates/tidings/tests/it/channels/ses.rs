@@ -65,6 +65,8 @@ async fn each_recipient_gets_a_signed_call_with_the_whole_mail() {
     assert_eq!(report.delivered(), ["a@example.net", "b@example.net"], "{report:?}");
     let asked = server.asked();
     assert_eq!(asked[0].path, "/v2/email/outbound-emails");
+    // SX-20, S002-69: the correlation id goes on, beside the signature.
+    assert_eq!((&*asked[0].headers["x-correlation-id"], asked[0].headers["traceparent"].len()), ("c-17", 55));
     let body: serde_json::Value = serde_json::from_slice(&asked[1].body).unwrap();
     assert_eq!(body["Destination"]["ToAddresses"], serde_json::json!(["b@example.net"]));
     let mail = STANDARD.decode(body["Content"]["Raw"]["Data"].as_str().unwrap()).unwrap();

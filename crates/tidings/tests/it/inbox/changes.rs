@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Rig, titles};
+use crate::messages::deliver;
 
 /// A record as Lambda has it, of a score.
 fn score(id: &str, key: &str, old: Option<&str>, new: &str) -> Value {
@@ -204,6 +205,45 @@ async fn a_record_that_cannot_be_understood_is_named_and_kept() {
     // Mended, it is taken.
     assert_eq!(rig.take(&[score("2", "TOO#ALL#LATEST", Some("24"), "30")]).await["accepted"], 1);
     assert_eq!(rig.counts().await, [3, 3, 3, 0, 0]);
+}
+
+// S001-39, SX-08: a record that was mended at the desk is taken in as if it had come so.
+#[tokio::test]
+async fn a_dead_record_is_sent_again_as_it_was_or_mended() {
+    let rig = Rig::with_map().await;
+    let good = score("2", "TOO#ALL#LATEST", Some("24"), "30");
+    let mut bad = good.clone();
+    bad["dynamodb"]["NewImage"].as_object_mut().unwrap().remove("cod_chav_patc");
+    // A number that no item holds: kept as text, and no reason to fail for ever.
+    let mut odd = score("7", "TOO#ALL#LATEST", Some("24"), "30");
+    odd["eventName"] = json!(1e300);
+    assert_eq!(rig.take(&[bad.clone(), odd]).await["rejected"], 2);
+    let letters = rig.client.get("/dead-letters?channel=dynamodb-stream").await.expect(200).json();
+    assert_eq!(letters["items"].as_array().unwrap().len(), 2, "{letters}");
+    let letter = letters["items"].as_array().unwrap().iter().find(|l| l["payload"]["record"] == bad).unwrap();
+    assert_eq!((&letter["message_type"], &letter["target"]), (&json!("stream_record"), &json!({})));
+    let resubmit = |letter: &Value| format!("/dead-letters/{}/resubmit", letter["id"].as_str().unwrap());
+    for (edit, field) in [
+        (json!({ "payload": {} }), "payload.record"),
+        (json!({ "payload": { "record": "x" } }), "payload.record"),
+        (json!({ "target": { "to": "x" } }), "target."),
+    ] {
+        assert_eq!(rig.client.post(&resubmit(letter), &edit).await.bad_fields(), [field], "{edit}");
+    }
+    // As it was, it ends where it was.
+    rig.client.post(&resubmit(letter), &json!({})).await.expect(201);
+    deliver(&rig.server.services, "dynamodb-stream").await;
+    let letters = rig.client.get("/dead-letters?channel=dynamodb-stream").await.expect(200).json();
+    let letter = letters["items"].as_array().unwrap().iter().find(|l| l["payload"]["record"] == bad).unwrap();
+    assert_eq!(letter["reason"], "cod_chav_patc is missing");
+    let edit = json!({ "payload": { "record": good } });
+    let message = rig.client.post(&resubmit(letter), &edit).await.expect(201).json();
+    deliver(&rig.server.services, "dynamodb-stream").await;
+    let message = rig.client.get(&format!("/api/messages/{}", message["message_id"].as_str().unwrap())).await.json();
+    assert_eq!(message["status"], "completed", "{message}");
+    assert_eq!(rig.counts().await, [1, 1, 1, 0, 0]);
+    // The stream's own second copy changes nothing.
+    assert_eq!(rig.take(&[good]).await["duplicates"], 1);
 }
 
 // S001-50

@@ -63,6 +63,38 @@ async fn unread_read_and_all() {
     assert_eq!(states, ["read", "read", "unread", "unread", "archived"]);
 }
 
+// S001-80: by the time of reading, if somebody asks for it.
+#[tokio::test]
+async fn those_that_are_read_can_be_listed_by_when_that_was() {
+    let rig = Rig::start().await;
+    for n in 0..6 {
+        let kind = if n % 2 == 0 { "score" } else { "question" };
+        rig.tell(&["u1"], &format!("n{n}"), json!({ "event_type": kind })).await;
+        rig.server.clock.advance(Duration::from_millis(1));
+    }
+    let mut ids = rig.identifiers("u1").await;
+    ids.reverse();
+    for n in [3, 0, 5, 1] {
+        rig.server.clock.advance(Duration::from_millis(1));
+        rig.mark("u1", &ids[n..=n], "read").await;
+    }
+    let read = "user=u1&status=read&sort=read_at";
+    assert_eq!(titles(&rig.page(read).await), ["n1", "n5", "n0", "n3"]);
+    assert_eq!(titles(&rig.page("user=u1&status=read").await), ["n5", "n3", "n1", "n0"]);
+    assert_eq!(titles(&rig.page("user=u1&status=read&sort=time").await), ["n5", "n3", "n1", "n0"]);
+    assert_eq!(rig.pages(&format!("{read}&limit=3")).await, [vec!["n1", "n5", "n0"], vec!["n3"]]);
+    assert_eq!(rig.pages(&format!("{read}&limit=1&type=compliance")).await, [["n1"], ["n5"], ["n3"]]);
+    // Read again after it was unread, an entry counts as read then; in the archive it is not among them.
+    rig.mark("u1", &ids[3..=3], "unread").await;
+    rig.server.clock.advance(Duration::from_millis(1));
+    rig.mark("u1", &ids[3..=3], "read").await;
+    rig.mark("u1", &ids[0..=0], "archive").await;
+    assert_eq!(titles(&rig.page(read).await), ["n3", "n1", "n5"]);
+    for bad in ["sort=read_at", "sort=read_at&status=unread", "sort=read_at&status=all", "sort=x"] {
+        assert_eq!(rig.client.get(&format!("/notifications?user=u1&{bad}")).await.bad_fields(), ["sort"], "{bad}");
+    }
+}
+
 // S001-69
 #[tokio::test]
 async fn the_type_is_a_filter_with_every_status() {

@@ -17,7 +17,7 @@ fn status_of(page: &Value, place: usize) -> (Value, Value) {
     (page["items"][place]["status"].clone(), page["items"][place]["read_at"].clone())
 }
 
-// S001-93 to S001-101
+// S001-07, S001-93 to S001-101, S001-105, S001-106
 #[tokio::test]
 async fn marking_changes_the_status_and_nothing_else() {
     let rig = Rig::start().await;

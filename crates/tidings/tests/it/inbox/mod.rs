@@ -7,6 +7,7 @@ mod map;
 mod marks;
 mod privacy;
 mod stream;
+mod sync;
 
 use serde_json::{Value, json};
 

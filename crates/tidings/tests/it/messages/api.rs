@@ -9,7 +9,7 @@ async fn quiet_server() -> TestServer {
     TestServer::start_with(|config| config.delivery.enabled = false).await
 }
 
-// S002-02 to S002-17, S002-30, S002-77
+// S002-02 to S002-17, S002-30, S002-39, S002-77, S002-78, S002-80: what was answered is there at once, by id and in lists.
 #[tokio::test]
 async fn a_message_has_the_seeds_attributes() {
     let server = quiet_server().await;
@@ -31,6 +31,8 @@ async fn a_message_has_the_seeds_attributes() {
         assert_eq!(made.get(absent), None, "{absent}");
     }
     assert_eq!(look(&server.client(), &made).await, made);
+    assert_eq!(server.client().get("/api/messages").await.expect(200).json()["items"], json!([made]));
+    assert_eq!(made["schema_version"], "1.0");
 }
 
 // S002-04: from the credential, not from the body.
@@ -271,7 +273,7 @@ async fn what_is_final_cannot_be_cancelled() {
     assert_eq!(sink.asked().len(), 1, "what was cancelled is not sent");
 }
 
-// S002-71, SX-05
+// S002-71, S002-72, SX-05
 #[tokio::test]
 async fn a_message_is_gone_after_90_days() {
     let server = quiet_server().await;
@@ -293,4 +295,22 @@ async fn a_trace_shows_a_message_with_its_attempts() {
     let trace = server.client().get("/trace/c-1").await.expect(200).json();
     assert_eq!((&trace["items"][0]["kind"], &trace["items"][0]["id"]), (&json!("message"), &made["message_id"]));
     assert_eq!(trace["items"][0]["details"]["attempts"][0]["outcome"], "delivered");
+}
+
+// SX-07: one vocabulary for all that is delivered; the seed's five states stay what they are.
+#[tokio::test]
+async fn a_message_says_its_state_in_the_shared_words() {
+    let (server, _sink) = super::answering(crate::channels::http_server::Reply::status(400)).await;
+    let client = server.client();
+    let later = json!({ "message_type": "reminder", "payload": { "text": "x" }, "deliver_at": "2026-03-02T12:00:00Z" });
+    let scheduled = super::make(&client, &later).await;
+    assert_eq!((&scheduled["status"], &scheduled["state"]), (&json!("created"), &json!("scheduled")));
+    let cancelled =
+        client.post(&format!("/api/messages/{}/cancel", id_of(&scheduled)), &json!({})).await.expect(200).json();
+    assert_eq!((&cancelled["status"], &cancelled["state"]), (&json!("failed"), &json!("cancelled")));
+    let made = super::make(&client, &super::hello()).await;
+    assert_eq!(made["state"], "created");
+    super::deliver(&server.services, "ntfy").await;
+    let refused = look(&client, &made).await;
+    assert_eq!((&refused["status"], &refused["state"]), (&json!("failed"), &json!("dead_lettered")));
 }

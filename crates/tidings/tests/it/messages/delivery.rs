@@ -12,7 +12,7 @@ fn outcomes(message: &Value) -> Vec<&str> {
     message["attempts"].as_array().unwrap().iter().map(|attempt| attempt["outcome"].as_str().unwrap()).collect()
 }
 
-// S002-43 to S002-46, S002-68, S002-10, S002-11, S002-14
+// S002-43 to S002-46, S002-68, S002-10, S002-11, S002-14, S002-35, S002-09
 #[tokio::test]
 async fn a_message_is_published_and_completed() {
     let (server, sink) = answering(published("hwQ2YpKdmgXK")).await;
@@ -20,11 +20,14 @@ async fn a_message_is_published_and_completed() {
     let body = json!({ "message_type": "manual_notification", "payload": { "text": "hi", "title": "T",
         "priority": "urgent", "tags": ["a"], "click_url": "https://example.com", "topic": "ops" } });
     let made = make(&client, &body).await;
+    server.clock.advance(seconds(1.0));
     assert_eq!(deliver(&server.services, "ntfy").await, None);
     let done = look(&client, &made).await;
     assert_eq!((&done["status"], &done["notification_id"]), (&json!("completed"), &json!("hwQ2YpKdmgXK")));
-    assert_eq!(done["processing_started_at"], "2026-03-01T12:00:00.000Z");
-    assert_eq!(done["processing_completed_at"], "2026-03-01T12:00:00.000Z");
+    for moved in ["processing_started_at", "processing_completed_at", "updated_date"] {
+        assert_eq!(done[moved], "2026-03-01T12:00:01.000Z", "{moved}");
+    }
+    assert_eq!(done["created_date"], "2026-03-01T12:00:00.000Z");
     assert_eq!(outcomes(&done), ["delivered"]);
     assert_eq!(done.get("next_attempt_at"), None);
     let asked: Value = serde_json::from_slice(&sink.asked()[0].body).unwrap();
@@ -150,6 +153,7 @@ async fn nothing_is_overlooked_when_the_clock_is_set_back() {
 }
 
 // The workers of a running server: woken by the commit, not by a timer.
+// S002-67: whoever makes a message wakes who sends it; nothing is polled for.
 #[tokio::test]
 async fn a_running_server_delivers_what_is_made() {
     let sink = Server::start(|_| published("n")).await;
@@ -162,4 +166,36 @@ async fn a_running_server_delivers_what_is_made() {
     let made = make(&server.client(), &hello()).await;
     becomes(&server.services, &id_of(&made), "completed").await;
     assert_eq!(sink.asked().len(), 1);
+}
+
+// S002-15, S002-69, SX-03: a correlation id and a trace that both came with the request both go on, by event and by call.
+#[tokio::test]
+async fn a_correlation_id_and_a_trace_beside_it_are_both_passed_on() {
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let (server, sink) = answering(published("n-1")).await;
+    let client = server.client();
+    let rule = json!({ "pattern": { "eventType": ["disk.full"] }, "targets": [{ "channel": "ntfy", "topic": "ops" }] });
+    client.put("/rules/disk", &rule).await.expect(201);
+    let both = [("x-correlation-id", "order-17"), ("traceparent", PARENT), ("content-type", "application/json")];
+    client
+        .post_with("/events", &both, json!({ "eventType": "disk.full", "eventId": "e-1" }).to_string())
+        .await
+        .expect(202);
+    let made = client.post_with("/api/messages", &both, hello().to_string()).await.expect(201).json();
+    assert_eq!(
+        (&made["correlation_id"], &made["trace_id"]),
+        (&json!("order-17"), &json!("4bf92f3577b34da6a3ce929d0e0e4736"))
+    );
+    deliver(&server.services, "ntfy").await;
+    let asked = sink.asked();
+    assert_eq!(asked.len(), 2);
+    for asked in asked {
+        assert_eq!(asked.headers["x-correlation-id"], "order-17");
+        assert!(asked.headers["traceparent"].starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"));
+    }
+    assert_eq!(client.get("/events/e-1").await.expect(200).json()["traceparent"], PARENT);
+    // One that says the same is not kept twice.
+    let alone = [("traceparent", PARENT), ("content-type", "application/json")];
+    let made = client.post_with("/api/messages", &alone, hello().to_string()).await.expect(201).json();
+    assert_eq!((&made["correlation_id"], made.get("trace_id")), (&json!("4bf92f3577b34da6a3ce929d0e0e4736"), None));
 }

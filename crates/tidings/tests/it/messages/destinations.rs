@@ -168,3 +168,22 @@ async fn a_channel_test_says_what_the_other_side_answered() {
         assert_eq!(client.post(&format!("/channels/{name}/test"), &body).await.bad_fields(), [field]);
     }
 }
+
+// What waits for a dead destination waits in the store: however much it is, the memory it takes is that of the window.
+#[tokio::test]
+async fn a_backlog_takes_no_more_memory_than_the_window() {
+    let (server, _sink) = answering(Reply::status(503)).await;
+    let services = &server.services;
+    let dead = Server::start(|_| Reply::status(503)).await;
+    for (channel, target) in [("ntfy", json!({ "topic": "t" })), ("webhook", json!({ "url": dead.url("/") }))] {
+        let mut deliverer = Deliverer::new(services, channel);
+        let mut most = 0;
+        for _ in 0..30 {
+            let messages = (0..100).map(|_| message(services, channel, target.clone())).collect();
+            services.messages.create(messages).await.unwrap();
+            deliverer.drain().await.unwrap();
+            most = most.max(deliverer.in_memory());
+        }
+        assert!(most <= 1024 + 128, "{channel}: {most} of 3000");
+    }
+}

@@ -37,7 +37,7 @@ async fn dozen() -> TestServer {
     server
 }
 
-// S002-19 to S002-34, S002-42
+// S002-19 to S002-34 (S002-22 to S002-28, S002-31), S002-42
 #[tokio::test]
 async fn every_combination_of_filters_finds_exactly_what_fits() {
     let server = dozen().await;

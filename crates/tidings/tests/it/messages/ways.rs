@@ -72,7 +72,7 @@ async fn a_transition_of_what_has_changed_meanwhile_is_a_conflict() {
     services.store.transact(first.writes).await.unwrap();
     let refused = services.store.transact(second.writes).await;
     assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
-    // What another version of us added stays.
+    // S002-79: what another version of us added stays.
     let key = Key::new(made.message_id.as_str());
     let added = Write::update(&services.messages.table, key.clone(), vec![Change::Set("later".into(), "x".into())]);
     services.store.transact(vec![added]).await.unwrap();

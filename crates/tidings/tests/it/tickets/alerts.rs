@@ -144,3 +144,21 @@ async fn a_rules_ticket_has_no_secrets_and_hides_phone_numbers() {
     assert!(ticket["caller_id"].as_str().unwrap().starts_with("phone-"), "{list}");
     assert!(ticket["issue_description"].as_str().unwrap().ends_with("password: [redacted]"), "{list}");
 }
+
+// S004-37: a phone number is nowhere but in the event that brought it.
+#[tokio::test]
+async fn a_phone_number_in_a_rules_target_is_stored_as_a_hash_alone() {
+    let phone = "+49 170 1234567";
+    let targets = json!([{ "channel": "ticket", "caller": "{{ data.phone }}" }]);
+    let server = rig(json!({ "targets": targets, "dedupe_key": "{{ data.phone }}", "dedupe_seconds": 60 })).await;
+    let client = server.client();
+    client.send(&json!({ "eventType": "disk.full", "data": { "host": "a", "used": 1, "phone": phone } })).await;
+    let list = client.get("/api/messages").await.expect(200).json();
+    let hash = list["items"][0]["target"]["caller"].as_str().unwrap().to_owned();
+    assert!(hash.starts_with("phone-") && list["items"][0]["target"]["dedup_key"] == hash.as_str(), "{list}");
+    assert!(!list.to_string().contains("1234567"), "{list}");
+    deliver(&server).await;
+    // The same caller as by hand.
+    let found = client.get(&format!("/tickets?caller={}", crate::support::encode(phone))).await.expect(200).json();
+    assert_eq!(found["tickets"][0]["caller_id"], hash.as_str(), "{found}");
+}

@@ -71,7 +71,7 @@ async fn a_failed_message_is_sent_again_and_a_waiting_one_cancelled() {
 }
 
 #[tokio::test]
-async fn a_schedule_is_made_switched_and_deleted() {
+async fn a_schedule_is_made_changed_in_place_switched_and_deleted() {
     let server = TestServer::start().await;
     let visitor = Visitor::admin(&server).await;
     let fields = [
@@ -81,6 +81,7 @@ async fn a_schedule_is_made_switched_and_deleted() {
         ("timezone", "Europe/Berlin"),
         ("message_type", "reminder"),
         ("payload", "{\"text\":\"coffee\"}"),
+        ("enabled", "on"),
     ];
     let bad = [&fields[..2], &[("when", "every day"), ("message_type", "reminder"), ("payload", "{}")]].concat();
     assert!(visitor.act("/ui/schedules/new", &bad).await.expect(400).text().contains("<code>cron</code>"));
@@ -88,8 +89,31 @@ async fn a_schedule_is_made_switched_and_deleted() {
     let page = visitor.get("/ui/schedules/mornings").await.expect(200).text();
     // Nine in Berlin is eight in UTC.
     assert!(page.contains("2026-03-02T08:00:00.000Z"), "{page}");
+    let stored = || async { server.client().get("/api/schedules/mornings").await.expect(200).json() };
+    // Where it is looked at, it is changed: what is wrong is named and changes nothing, what is right is stored.
+    assert!(
+        page.contains("action=\"/ui/schedules/mornings/edit\"") && page.contains("value=\"Europe/Berlin\""),
+        "{page}"
+    );
+    let wrong = [("kind", "every"), ("when", "often"), ("message_type", "reminder"), ("payload", "{\"text\":\"tea\"}")];
+    let again = visitor.act("/ui/schedules/mornings/edit", &wrong).await.expect(400).text();
+    assert!(again.contains("<code>every</code>") && again.contains("tea"), "{again}");
+    assert_eq!(stored().await["cron"], "0 9 * * *");
+    let right = [&wrong[..1], &[("when", "15m"), ("missed", "all"), ("enabled", "on")], &wrong[2..]].concat();
+    visitor.act("/ui/schedules/mornings/edit", &right).await.expect(303);
+    let changed = stored().await;
+    assert_eq!(
+        (&changed["every"], &changed["missed"], &changed["enabled"]),
+        (&json!("15m"), &json!("all"), &json!(true))
+    );
+    assert_eq!((&changed["cron"], &changed["payload"]["text"]), (&json!(null), &json!("tea")));
+    visitor.act("/ui/schedules/none/edit", &right).await.expect(404);
     visitor.act("/ui/schedules/mornings/switch", &[]).await.expect(303);
-    assert_eq!(server.client().get("/api/schedules/mornings").await.expect(200).json()["enabled"], false);
+    let switched = stored().await;
+    assert_eq!(
+        (&switched["enabled"], &switched["every"], &switched["missed"]),
+        (&json!(false), &json!("15m"), &json!("all"))
+    );
     visitor.act("/ui/schedules/mornings/delete", &[]).await.expect(303);
     server.client().get("/api/schedules/mornings").await.expect(404);
 }

@@ -21,12 +21,18 @@ fn the_dashboard_works_in_a_browser() {
         .unwrap_or_else(|_| root.join("../../target/test-tools/browser").display().to_string());
     let pictures = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     std::fs::create_dir_all(&pictures).unwrap();
+    // So that the README shows what there is: `TIDINGS_TEST_PICTURE=docs/dashboard.png`.
+    let picture = std::env::var("TIDINGS_TEST_PICTURE").unwrap_or_default();
     let ended = Command::new("node")
         .arg(root.join("tests/browser/run.mjs"))
         .env("TIDINGS_URL", &url)
         .env("TIDINGS_TOKEN", token.trim())
         .env("MODULES", modules)
         .env("PICTURES", &pictures)
+        .env(
+            "README_PICTURE",
+            if picture.is_empty() { picture } else { root.join("../..").join(picture).display().to_string() },
+        )
         .output()
         .expect("node is there; ./test installs what the browser needs");
     let said = format!("{}{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));

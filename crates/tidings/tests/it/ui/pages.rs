@@ -165,3 +165,79 @@ async fn a_user_sees_only_their_own_inbox() {
     assert!(ana.get("/ui/inbox").await.expect(200).text().contains("Nothing unread"));
     assert_eq!(server.client().get("/notifications/count?user=ben").await.expect(200).json()["unread"], 1);
 }
+
+// A mistyped address is told so on a page, to whoever is signed in and to whoever is not; the API keeps its own answer.
+#[tokio::test]
+async fn an_unknown_address_is_a_friendly_page() {
+    let server = TestServer::start().await;
+    for visitor in [Visitor::admin(&server).await, Visitor::stranger(&server)] {
+        for path in ["/ui/nothing", "/ui/rules/", "/ui/bus/a/b/c", "/ui/login/x"] {
+            let page = visitor.get(path).await.expect(404);
+            assert_eq!(page.header("content-type"), "text/html; charset=utf-8", "{path}");
+            let text = page.text();
+            assert!(
+                text.contains("there is no page at this address") && text.contains("href=\"/ui/\""),
+                "{path}: {text}"
+            );
+            assert!(page.header("content-security-policy").contains("default-src 'none'"));
+        }
+        visitor.get("/nothing").await.problem(404);
+    }
+}
+
+// Contract: no page over 200 KB, however large what it shows is.
+#[tokio::test]
+async fn what_is_large_makes_no_large_page() {
+    let server = TestServer::start_with(|config| config.delivery.enabled = false).await;
+    let (client, visitor) = (server.client(), Visitor::admin(&server).await);
+    let long = "\"<&>\"".repeat(8_000);
+    let rule = json!({ "pattern": { "eventType": ["huge"] }, "title": "{{ data.text }}", "text": "{{ data.text }}",
+        "targets": [{ "channel": "inbox", "users": ["ana"] }, { "channel": "ntfy", "topic": "t" }] });
+    client.put("/rules/huge", &rule).await.expect(201);
+    for n in 0..45 {
+        let event = json!({ "eventId": format!("e-{n}"), "eventType": "huge", "correlationId": "c-huge", "data": { "text": long, "n": n } });
+        client.send(&event).await;
+    }
+    let payload = json!({ "text": long, "extra": { "more": long } });
+    let message = json!({ "message_type": "reminder", "payload": payload, "deliver_at": "2026-03-02T12:00:00Z" });
+    let message = client.post("/api/messages", &message).await.expect(201).json();
+    let message = message["message_id"].as_str().unwrap();
+    visitor.act(&format!("/ui/messages/{message}/cancel"), &[]).await.expect(303);
+    let schedule = json!({ "every": "1d", "message_type": "reminder", "payload": payload });
+    client.put("/api/schedules/huge", &schedule).await.expect(201);
+    let values: Vec<String> = (0..2500).map(|n| format!("<value \"{n}\">")).collect();
+    let many = json!({ "pattern": { "eventType": values }, "targets": [{ "channel": "inbox", "users": ["ana"] }] });
+    client.put("/rules/many", &many).await.expect(201);
+    let ticket = json!({ "caller_id": "desk-1", "issue_description": "\"<&>\"".repeat(2_000) });
+    let ticket = client.post("/tickets", &ticket).await.expect(201).json()["ticket_id"].as_str().unwrap().to_owned();
+    for _ in 0..40 {
+        let comment = json!({ "comment_text": "\"<&>\"".repeat(800) });
+        client.post(&format!("/tickets/{ticket}/comments"), &comment).await.expect(201);
+    }
+    client.put("/bus/large", &json!({ "kind": "queue" })).await.expect(201);
+    for _ in 0..25 {
+        client.post("/bus/large/messages", &json!({ "text": long })).await.expect(201);
+    }
+    for path in [
+        "/ui/",
+        "/ui/live",
+        "/ui/events",
+        "/ui/events/e-1",
+        "/ui/trace/c-huge",
+        "/ui/inbox?user=ana&status=all",
+        "/ui/messages",
+        &format!("/ui/messages/{message}"),
+        &format!("/ui/dead-letters/{message}"),
+        "/ui/dead-letters",
+        "/ui/rules",
+        "/ui/rules/many",
+        "/ui/schedules/huge",
+        "/ui/tickets",
+        &format!("/ui/tickets/{ticket}"),
+        "/ui/bus/peek?path=large",
+        "/ui/audit",
+    ] {
+        let page = visitor.get(path).await.expect(200);
+        assert!(page.body.len() < MOST_BYTES, "{path}: {}", page.body.len());
+    }
+}

@@ -19,7 +19,7 @@ use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Problem, Route
 use crate::messages::dead::edit::Edit;
 use crate::messages::dead::job::{self, Deed, Job, Order};
 use crate::messages::dead::{self, DeadLetter};
-use crate::messages::http::{created_by, request_ids};
+use crate::messages::http::create::{created_by, request_ids};
 use crate::tokens::{Caller, Scope};
 
 const MOST_IDS: usize = 100;

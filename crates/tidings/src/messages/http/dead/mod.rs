@@ -15,8 +15,9 @@ use uuid::Uuid;
 
 pub use on_bus::{of_bus, remove_one, send_back_one};
 
+use super::MessageView;
+use super::create::{created, created_by, request_ids};
 use super::view::shown;
-use super::{MessageView, created, created_by, request_ids};
 use crate::app::Services;
 use crate::audit::Action;
 use crate::bus::letters::CHANNEL;
@@ -35,7 +36,7 @@ pub fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/dead-letters", "What was given up, newest first", page)
             .scopes(&[Scope::Read])
             .params(&[
-                Param("channel", "email, ntfy, webhook, queue or ticket; bus: messages of queues and subscriptions"),
+                Param("channel", "email, ntfy, webhook, queue, ticket or dynamodb-stream; bus: messages of queues and subscriptions"),
                 Param("message_type", "A type; of a message of the bus its subject"),
                 Param("path", "A queue or subscription of the bus: orders, events/subscriptions/audit"),
                 Param("from", "Not given up before this date or time"),

@@ -1,0 +1,69 @@
+//! Who has to wait becomes `queued` (S002-44), without holding up who goes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tidings_core::message::{Input, Status};
+use tidings_core::time::Timestamp;
+
+use super::{Deliverer, QUEUED_AFTER};
+use crate::messages::transition::Stored;
+
+/// A message that was to become `queued`, and how it is since; `None` if somebody else changed it.
+pub type Queued = (String, Option<Box<Stored>>);
+
+impl Deliverer {
+    /// Those who have to wait become `queued`; all of them in as few transactions as they fit in, while others go on.
+    pub(super) fn queue_up(&mut self, now: Timestamp, monotonic: Duration) {
+        while let Some(joined) = self.queueing.try_join_next() {
+            self.take_queued(joined.unwrap_or_default());
+        }
+        if !self.queueing.is_empty() {
+            return;
+        }
+        let mut waiting = Vec::new();
+        for (destination, line) in self.window.lines_mut() {
+            let left_alone = self.parked.has(destination) || self.limiter.opens(destination, monotonic).is_some();
+            let long = |since| monotonic.saturating_sub(since) >= QUEUED_AFTER;
+            for stub in line.iter_mut().take_while(|stub| left_alone || long(stub.since)) {
+                let Some(stored) = stub.stored.as_deref().filter(|_| !stub.queueing) else { continue };
+                if stored.message.delivery.status != Status::Created {
+                    continue;
+                }
+                if let Ok(transition) = self.services.messages.transition(stored, Input::Queued, now, |_| {}) {
+                    stub.queueing = true;
+                    waiting.push(transition);
+                }
+            }
+        }
+        if waiting.is_empty() {
+            return;
+        }
+        let desk = Arc::clone(&self.desk);
+        self.queueing.spawn(async move {
+            let entered = waiting.into_iter().map(|transition| {
+                let (desk, after) = (&desk, transition.after);
+                async move {
+                    let id = after.message.message_id.clone();
+                    let entered = desk.ledger.enter(transition.writes, transition.tally).await;
+                    (id, entered.is_ok().then(|| Box::new(after)))
+                }
+            });
+            join_all(entered).await
+        });
+    }
+
+    /// What was changed, or by somebody else, is known anew or read again when its turn comes.
+    pub(super) fn take_queued(&mut self, queued: Vec<Queued>) {
+        let mut queued: HashMap<String, Option<Box<Stored>>> = queued.into_iter().collect();
+        for stub in self.window.lines_mut().flat_map(|(_, line)| line) {
+            if let Some(stored) = queued.remove(&stub.message_id) {
+                stub.revision = stored.as_ref().map_or(stub.revision, |stored| stored.message.revision);
+                stub.stored = stored;
+                stub.queueing = false;
+            }
+        }
+    }
+}

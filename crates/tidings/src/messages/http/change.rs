@@ -1,0 +1,125 @@
+//! What people do to a message: send it again, or call it off.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use tidings_core::message::{Input, Status};
+use tidings_store::Error;
+use uuid::Uuid;
+
+use super::create::{Seed, created, created_by, request_ids};
+use super::shapes::CancelAnswer;
+use super::view::MessageView;
+use super::{read, unknown};
+use crate::app::Services;
+use crate::audit::Action;
+use crate::http::{CorrelationId, Json, JsonText, Problem};
+use crate::messages::Message;
+use crate::messages::transition::Refused;
+use crate::tokens::Caller;
+
+pub(super) async fn retry(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    seed: Seed,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let new_id: Uuid = request_ids(&services, seed).uuid(0);
+    Ok(created(send_again(&services, &caller, &correlation, &id, new_id).await?))
+}
+
+/// Sends a failed message again as a new one of that id; gives the new one.
+pub async fn send_again(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    id: &str,
+    new_id: Uuid,
+) -> Result<Message, Problem> {
+    let failed = services.messages.get(id).await?.ok_or_else(unknown)?.message;
+    let status = failed.delivery.status;
+    if status != Status::Failed {
+        let detail = format!("only a failed message can be sent again; this one is {}", status.as_str());
+        return Err(Problem::conflict(detail));
+    }
+    let again = services.messages.again(&failed, created_by(caller), new_id, services.clock.now());
+    let action = Action::new("message.retry", "message", &failed.message_id)
+        .details(serde_json::json!({ "message_id": again.message_id }));
+    let writes = services.messages.creation(std::slice::from_ref(&again))?;
+    match services.audit.record_with(&caller.name(), &correlation.0, action, writes).await {
+        Ok(_) => services.messages.signals.created([&again]),
+        // The same request come again: it is made.
+        Err(Error::Conflict { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let made = services.messages.get(&again.message_id).await?;
+    Ok(made.map_or(again, |made| made.message))
+}
+
+pub(super) async fn cancel(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    Path(id): Path<String>,
+) -> Result<impl IntoResponse, Problem> {
+    Ok(Json(StatusCode::OK, MessageView::from(call_off(&services, &caller, &correlation, &id).await?)))
+}
+
+/// Does not send a message; gives it as it is then.
+pub async fn call_off(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    id: &str,
+) -> Result<Message, Problem> {
+    let stored = services.messages.get(id).await?.ok_or_else(unknown)?;
+    let transition = services.messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {});
+    let transition = transition.map_err(|refused| match refused {
+        Refused::Conflict(conflict) => Problem::conflict(conflict.to_string()),
+        Refused::Store(error) => error.into(),
+    })?;
+    let action = Action::new("message.cancel", "message", id);
+    match services.audit.record_with(&caller.name(), &correlation.0, action, transition.all_writes()).await {
+        Ok(_) => {
+            services.metrics.tally.failed();
+            Ok(transition.after.message)
+        }
+        Err(Error::Conflict { .. }) => Err(Problem::conflict("the message has just changed; look at it again")),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Cancels what waits under a key, each message on its own (SX-16).
+pub(super) async fn cancel_by_key(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    body: JsonText,
+) -> Result<impl IntoResponse, Problem> {
+    let key = read::cancel_key(&body.object()?).map_err(|error| Problem::invalid(vec![error]))?;
+    let key = key.ok_or_else(|| Problem::invalid_field("key", "is required"))?;
+    let messages = &services.messages;
+    let mut answer = CancelAnswer { cancelled: Vec::new(), too_late: Vec::new() };
+    for stored in messages.of_key(&key).await? {
+        let id = stored.message.message_id.clone();
+        let cancelled = match messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {}) {
+            Ok(transition) => {
+                let action = Action::new("message.cancel", "message", &id).details(serde_json::json!({ "key": key }));
+                let writes = transition.all_writes();
+                match services.audit.record_with(&caller.name(), &correlation.0, action, writes).await {
+                    Ok(_) => true,
+                    Err(Error::Conflict { .. }) => false,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Err(Refused::Conflict(_)) => false,
+            Err(Refused::Store(error)) => return Err(error.into()),
+        };
+        if cancelled { answer.cancelled.push(id) } else { answer.too_late.push(id) }
+    }
+    if answer.cancelled.is_empty() && answer.too_late.is_empty() {
+        return Err(Problem::not_found("there is no message of this key, or it has expired"));
+    }
+    Ok(Json(StatusCode::OK, answer))
+}

@@ -1,0 +1,143 @@
+//! Making messages, one or many.
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value};
+use tidings_core::envelope::FieldError;
+use tidings_core::time::Timestamp;
+use tidings_core::trace::trace_id;
+use uuid::Uuid;
+
+use super::read;
+use super::shapes::{BatchAnswer, BatchItem};
+use super::view::MessageView;
+use crate::app::Services;
+use crate::http::correlation::trace_beside;
+use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Problem, RequestIds};
+use crate::messages::transition::Stored;
+use crate::messages::{Message, Origin, Request};
+use crate::tokens::Caller;
+
+const MOST_CREATED: usize = 25;
+
+pub(super) type Seed = Option<Extension<IdempotencySeed>>;
+
+pub(super) fn request_ids<'a>(services: &'a Services, seed: Seed) -> RequestIds<'a> {
+    match seed {
+        Some(Extension(seed)) => RequestIds::Seeded(seed),
+        None => RequestIds::Fresh(&*services.ids, services.clock.now()),
+    }
+}
+
+/// S002-04: who made a message is who called.
+pub(super) fn created_by(caller: &Caller) -> String {
+    let token = &caller.token;
+    format!("user:{}", if token.name.is_empty() { &token.id } else { &token.name })
+}
+
+pub(super) async fn create(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    headers: HeaderMap,
+    seed: Seed,
+    body: JsonText,
+) -> Result<Response, Problem> {
+    let fields = body.object()?;
+    let created_by = created_by(&caller);
+    let origin = origin(&created_by, &correlation, &headers);
+    let id = request_ids(&services, seed).uuid(0);
+    let made = compose(&services, &fields, origin, id, services.clock.now()).map_err(Problem::invalid)?;
+    let made = services.messages.create_made(vec![made]).await?;
+    made.into_iter().next().map(created).ok_or_else(|| Problem::bad_request("no message was made"))
+}
+
+fn origin<'a>(created_by: &'a str, correlation: &'a CorrelationId, headers: &'a HeaderMap) -> Origin<'a> {
+    let trace_id = trace_beside(headers, &correlation.0).and_then(trace_id);
+    Origin { created_by, correlation_id: &correlation.0, trace_id }
+}
+
+/// The message that a body asks for; every field that is wrong.
+fn compose(
+    services: &Services,
+    fields: &Map<String, Value>,
+    origin: Origin<'_>,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<Stored, Vec<FieldError>> {
+    let key = read::cancel_key(fields);
+    let composed = match read::request(fields) {
+        Ok(request) => {
+            let cancel_key = key.as_ref().ok().cloned().flatten();
+            services.messages.compose(Request { cancel_key, ..request }, origin, id, now)
+        }
+        // What is wrong with one field does not keep another's mistakes back.
+        Err(mut errors) => {
+            let payload = fields.get("payload").and_then(Value::as_object);
+            if let Some(name) = fields.get("message_type").and_then(Value::as_str).filter(|name| !name.is_empty()) {
+                let more = services.messages.types.check(name, payload.unwrap_or(&Map::new()));
+                errors.extend(more.into_iter().filter(|error| payload.is_some() || error.field == "message_type"));
+            }
+            Err(errors)
+        }
+    };
+    match (composed, key) {
+        (Ok(made), Ok(_)) => Ok(made),
+        (composed, key) => Err(composed.err().into_iter().flatten().chain(key.err()).collect()),
+    }
+}
+
+pub(super) fn created(message: Message) -> Response {
+    let location = format!("/api/messages/{}", message.message_id);
+    let mut response = Json(StatusCode::CREATED, MessageView::from(message)).into_response();
+    if let Ok(location) = location.parse() {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+pub(super) async fn create_batch(
+    State(services): State<Services>,
+    caller: Caller,
+    correlation: CorrelationId,
+    headers: HeaderMap,
+    seed: Seed,
+    body: JsonText,
+) -> Result<impl IntoResponse, Problem> {
+    let entries = read::batch(&body, "messages", MOST_CREATED)?;
+    let (now, created_by) = (services.clock.now(), created_by(&caller));
+    let origin = origin(&created_by, &correlation, &headers);
+    let ids = request_ids(&services, seed);
+    let (mut good, mut results) = (Vec::new(), Vec::new());
+    for (place, entry) in entries.iter().enumerate() {
+        let fields = entry.as_object().ok_or_else(|| vec![FieldError::new("", "must be an object")]);
+        let composed = fields.and_then(|fields| compose(&services, fields, origin, ids.uuid(place), now));
+        results.push(composed.map(|made| good.push(made)));
+    }
+    if good.is_empty() {
+        return Err(all_refused(results));
+    }
+    let created = good.len();
+    let mut made = services.messages.create_made(good).await?.into_iter();
+    let items: Vec<BatchItem> = results
+        .into_iter()
+        .map(|entry| match entry {
+            Ok(()) => BatchItem { status: 201, message: made.next().map(MessageView::from), errors: Vec::new() },
+            Err(errors) => BatchItem { status: 400, message: None, errors },
+        })
+        .collect();
+    Ok(Json(StatusCode::CREATED, BatchAnswer { created, rejected: items.len() - created, items }))
+}
+
+fn all_refused(results: Vec<Result<(), Vec<FieldError>>>) -> Problem {
+    let errors = results.into_iter().enumerate().flat_map(|(place, entry)| {
+        let dotted = move |error: FieldError| {
+            let dot = if error.field.is_empty() { "" } else { "." };
+            FieldError::new(format!("[{place}]{dot}{}", error.field), error.message)
+        };
+        entry.err().into_iter().flatten().map(dotted)
+    });
+    Problem::invalid(errors.collect())
+}

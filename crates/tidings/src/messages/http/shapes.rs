@@ -1,0 +1,113 @@
+//! What goes in and comes out, as the OpenAPI description has it.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tidings_core::envelope::FieldError;
+
+use super::view::MessageView;
+
+/// A message to make.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
+pub(super) struct NewMessageBody {
+    /// One of `GET /api/message-types`.
+    message_type: String,
+    /// What the type's schema says; `topic` names another ntfy topic than the configured one.
+    payload: Map<String, Value>,
+    /// `dev`, `stage` or `prod`; default the installation's.
+    pub(super) stage: Option<String>,
+    /// Not before this time.
+    deliver_at: Option<String>,
+    /// By which it can be cancelled, with all others of the same key: 1 to 128 characters.
+    key: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
+pub(super) struct CancelBody {
+    key: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CancelAnswer {
+    /// Those that are not sent any more.
+    pub(super) cancelled: Vec<String>,
+    /// Those that cannot be called back: sent, failed, or on their way this very moment.
+    pub(super) too_late: Vec<String>,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes the body, which may also be the list itself")]
+pub(super) struct BatchBody {
+    messages: Vec<NewMessageBody>,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes the body, which may also be the list itself")]
+pub(super) struct IdsBody {
+    message_ids: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct MessageList {
+    pub(super) items: Vec<MessageView>,
+    pub(super) cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct BatchAnswer {
+    pub(super) created: usize,
+    pub(super) rejected: usize,
+    pub(super) items: Vec<BatchItem>,
+}
+
+/// What became of one entry of a batch: its message, or what is wrong with it.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct BatchItem {
+    /// 201 or 400.
+    pub(super) status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<MessageView>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Value>")]
+    pub(super) errors: Vec<FieldError>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct BatchGetAnswer {
+    pub(super) items: Vec<MessageView>,
+    pub(super) not_found: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct MetricsAnswer {
+    pub(super) stage: String,
+    /// Messages in each state.
+    pub(super) counts: std::collections::BTreeMap<&'static str, i64>,
+    /// Completed in the last 24 hours.
+    #[serde(rename = "CompletedCount")]
+    pub(super) completed_count: i64,
+    /// Failed in the last 24 hours.
+    #[serde(rename = "FailedCount")]
+    pub(super) failed_count: i64,
+    /// Completed of all that ended in the last 24 hours, from 0 to 1; null if nothing did.
+    #[serde(rename = "SuccessRate")]
+    pub(super) success_rate: Option<f64>,
+    /// The 10 latest.
+    pub(super) recent: Vec<MessageView>,
+    /// Failed ones, the latest 100.
+    pub(super) failed: Vec<MessageView>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct TypeList {
+    pub(super) items: Vec<TypeView>,
+    pub(super) cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct TypeView {
+    pub(super) name: String,
+    pub(super) schema: Value,
+}
