@@ -36,7 +36,10 @@ pub fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/dead-letters", "What was given up, newest first", page)
             .scopes(&[Scope::Read])
             .params(&[
-                Param("channel", "email, ntfy, webhook, queue, ticket or dynamodb-stream; bus: messages of queues and subscriptions"),
+                Param(
+                    "channel",
+                    "email, ntfy, webhook, queue, ticket or dynamodb-stream; bus: messages of queues and subscriptions",
+                ),
                 Param("message_type", "A type; of a message of the bus its subject"),
                 Param("path", "A queue or subscription of the bus: orders, events/subscriptions/audit"),
                 Param("from", "Not given up before this date or time"),
