@@ -186,3 +186,38 @@ async fn a_dead_letter_of_the_bus_is_edited_and_sent_back() {
     assert_eq!(actions(&server).await[..2], ["bus.purge", "bus.resubmit"]);
     visitor.get("/ui/bus/peek?path=none").await.expect(410);
 }
+
+// SX-08, S003-84: the one desk has the bus's dead letters, and the trace shows what became of them.
+#[tokio::test]
+async fn a_dead_letter_of_the_bus_is_edited_sent_back_and_thrown_away() {
+    let server = TestServer::start().await;
+    let (client, visitor) = (server.client(), Visitor::admin(&server).await);
+    client.put("/bus/scans", &json!({})).await.expect(201);
+    for body in ["blurred", "torn"] {
+        let headers = [("content-type", "text/plain"), ("x-correlation-id", body)];
+        client.post_with("/bus/scans/messages", &headers, body).await.expect(201);
+        let got = client.post("/bus/scans/receive", &json!({})).await.expect(200).json();
+        let dead =
+            json!([{ "lockToken": got["messages"][0]["lockToken"], "action": "deadletter", "reason": "BadScan" }]);
+        client.post("/bus/scans/settle", &dead).await.expect(200);
+        server.clock.advance(std::time::Duration::from_secs(1));
+    }
+    let list = visitor.get("/ui/dead-letters?channel=bus&path=scans").await.expect(200).text();
+    assert_eq!(list.matches("BadScan").count(), 2, "{list}");
+    let letters = client.get("/dead-letters").await.expect(200).json();
+    let path = |n: usize| format!("/ui/dead-letters/{}", letters["items"][n]["id"].as_str().unwrap());
+    let page = visitor.get(&path(1)).await.expect(200).text();
+    assert!(page.contains("BadScan") && page.contains("blurred") && page.contains("/ui/trace/blurred"), "{page}");
+    let edit = [("before", "blurred"), ("body", "sharp")];
+    let sent = visitor.act(&format!("{}/resubmit", path(1)), &edit).await.expect(303);
+    assert_eq!(sent.header("location"), "/ui/dead-letters?done=sent");
+    let got = client.post("/bus/scans/receive", &json!({})).await.expect(200).json();
+    assert_eq!(got["messages"][0]["body"], "sharp");
+    visitor.act(&format!("{}/discard", path(0)), &[]).await.expect(303);
+    visitor.get(&path(0)).await.expect(404);
+    assert_eq!(actions(&server).await[..2], ["dead_letter.discard", "dead_letter.resubmit"]);
+    let trace = visitor.get("/ui/trace/blurred").await.expect(200).text();
+    assert!(trace.contains("resubmitted") && trace.contains("delivered once, locked"), "{trace}");
+    let torn = visitor.get("/ui/trace/torn").await.expect(200).text();
+    assert!(torn.contains("removed"), "{torn}");
+}

@@ -1,6 +1,7 @@
 //! Every page: there, small, and for those only who may see it.
 
 use serde_json::json;
+use tidings::messages::deliver::Deliverer;
 
 use super::Visitor;
 use crate::support::TestServer;
@@ -192,12 +193,17 @@ async fn what_is_large_makes_no_large_page() {
     let (client, visitor) = (server.client(), Visitor::admin(&server).await);
     let long = "\"<&>\"".repeat(8_000);
     let rule = json!({ "pattern": { "eventType": ["huge"] }, "title": "{{ data.text }}", "text": "{{ data.text }}",
-        "targets": [{ "channel": "inbox", "users": ["ana"] }, { "channel": "ntfy", "topic": "t" }] });
+        "targets": [{ "channel": "inbox", "users": ["ana"] }, { "channel": "ntfy", "topic": "t" },
+            { "channel": "queue", "entity": "none" }] });
     client.put("/rules/huge", &rule).await.expect(201);
     for n in 0..45 {
         let event = json!({ "eventId": format!("e-{n}"), "eventType": "huge", "correlationId": "c-huge", "data": { "text": long, "n": n } });
         client.send(&event).await;
     }
+    // There is no such queue: what goes there ends as a dead letter.
+    Deliverer::new(&server.services, "queue").drain().await.unwrap();
+    let letters = client.get("/dead-letters?limit=1").await.expect(200).json();
+    let letter = letters["items"][0]["id"].as_str().unwrap();
     let payload = json!({ "text": long, "extra": { "more": long } });
     let message = json!({ "message_type": "reminder", "payload": payload, "deliver_at": "2026-03-02T12:00:00Z" });
     let message = client.post("/api/messages", &message).await.expect(201).json();
@@ -227,7 +233,7 @@ async fn what_is_large_makes_no_large_page() {
         "/ui/inbox?user=ana&status=all",
         "/ui/messages",
         &format!("/ui/messages/{message}"),
-        &format!("/ui/dead-letters/{message}"),
+        &format!("/ui/dead-letters/{letter}"),
         "/ui/dead-letters",
         "/ui/rules",
         "/ui/rules/many",
