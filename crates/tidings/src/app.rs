@@ -59,9 +59,6 @@ const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 /// How often a node looks for work that another one left behind.
 const FANOUT_EVERY: Duration = Duration::from_secs(5);
 
-/// How often those who listen for news look for what other nodes have stored.
-const ARRIVALS_EVERY: Duration = Duration::from_secs(1);
-
 /// How often monitors read their figures.
 const MONITOR_EVERY: Duration = Duration::from_secs(10);
 /// The work of reading them, which one node does for all.
@@ -424,6 +421,20 @@ impl Services {
                 }
             });
         }
+        self.start_monitors();
+        let services = self.clone();
+        self.workers.spawn("rules", rules::SYNC_EVERY, move || {
+            let services = services.clone();
+            async move { services.rules.sync().await.map_err(|e| e.to_string()) }
+        });
+        let fanout = Arc::new(self.fanout());
+        self.workers.spawn_woken("fan-out", FANOUT_EVERY, Arc::clone(&self.ingest.new_job), move || {
+            let fanout = Arc::clone(&fanout);
+            async move { fanout.activate().await.map_err(|e| e.to_string()) }
+        });
+    }
+
+    fn start_monitors(&self) {
         let services = self.clone();
         self.offer(MONITORS);
         self.workers.spawn("monitors", MONITOR_EVERY, move || {
@@ -435,23 +446,6 @@ impl Services {
                 services.bus.refresh().await.map_err(|e| e.to_string())?;
                 services.incidents.evaluate().await.map_err(|e| e.to_string())
             }
-        });
-        let services = self.clone();
-        self.workers.spawn("rules", rules::SYNC_EVERY, move || {
-            let services = services.clone();
-            async move { services.rules.sync().await.map_err(|e| e.to_string()) }
-        });
-        if self.nodes.is_some() {
-            let arrivals = Arc::clone(&self.inbox.live);
-            self.workers.spawn("arrivals", ARRIVALS_EVERY, move || {
-                arrivals.announce_to_all();
-                async { Ok(()) }
-            });
-        }
-        let fanout = Arc::new(self.fanout());
-        self.workers.spawn_woken("fan-out", FANOUT_EVERY, Arc::clone(&self.ingest.new_job), move || {
-            let fanout = Arc::clone(&fanout);
-            async move { fanout.activate().await.map_err(|e| e.to_string()) }
         });
     }
 

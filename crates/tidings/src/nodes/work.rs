@@ -1,12 +1,18 @@
 //! Work that one node does for all: monitors, reading a source. A lease each; whoever offers to do it and is wanted for
 //! it does it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tidings_store::{Error, Write};
 
 use super::record::{self, Lease, table};
 use super::{Holder, Nodes};
 use crate::app::Services;
 use crate::workers::turned_true;
+
+/// How often those who listen for news look for what other nodes have stored.
+const ARRIVALS_EVERY: Duration = Duration::from_secs(1);
 
 fn lease(name: &str) -> String {
     format!("work/{name}")
@@ -106,6 +112,11 @@ impl Services {
     /// Looks at the nodes again and again, until the server stops.
     pub(crate) fn start_looking_at_nodes(&self) {
         let Some(nodes) = self.nodes.clone() else { return };
+        let arrivals = Arc::clone(&self.inbox.live);
+        self.workers.spawn("arrivals", ARRIVALS_EVERY, move || {
+            arrivals.announce_to_all();
+            async { Ok(()) }
+        });
         let (services, mut stop) = (self.clone(), self.workers.stopping());
         self.workers.run("nodes", async move {
             loop {
