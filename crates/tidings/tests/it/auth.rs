@@ -47,6 +47,11 @@ async fn without_a_token_everything_but_health_is_401() {
             continue;
         }
         let answer = Answer::to(server.stranger().request(method, &path)).await;
+        // Who sends to Splunk understands Splunk's answers only.
+        if path.starts_with("/services/collector") {
+            assert_eq!((answer.status, &answer.json()["code"]), (401, &2.into()), "{path}");
+            continue;
+        }
         answer.problem(401);
         assert_eq!(answer.header("www-authenticate"), "Bearer", "{path}");
     }
