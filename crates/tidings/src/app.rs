@@ -208,7 +208,7 @@ impl App {
     pub async fn open(mut config: Config, surroundings: Surroundings) -> Result<Self, StartError> {
         let listeners = bind(&mut config).await?;
         let opened = engine::open(&config, &surroundings).await?;
-        Self::assemble(config, surroundings, listeners, opened).await
+        Box::pin(Self::assemble(config, surroundings, listeners, opened)).await
     }
 
     /// The same over a store that is open already, whatever it is; the data directory must exist.
@@ -219,7 +219,7 @@ impl App {
     ) -> Result<Self, StartError> {
         let listeners = bind(&mut config).await?;
         let opened = Opened { store, embedded: None, shared: false, metrics: Arc::default() };
-        Self::assemble(config, surroundings, listeners, opened).await
+        Box::pin(Self::assemble(config, surroundings, listeners, opened)).await
     }
 
     /// The same as one of several on that store.
@@ -230,7 +230,7 @@ impl App {
     ) -> Result<Self, StartError> {
         let listeners = bind(&mut config).await?;
         let opened = Opened { store, embedded: None, shared: true, metrics: Arc::default() };
-        Self::assemble(config, surroundings, listeners, opened).await
+        Box::pin(Self::assemble(config, surroundings, listeners, opened)).await
     }
 
     async fn assemble(
