@@ -218,6 +218,8 @@ impl Bus {
             self.seize(&line.entity).await?;
         }
         if fence.epoch() != 0 {
+            // What was posted here is there for whoever asks next.
+            line.take_in().await?;
             return Ok(Where::Here);
         }
         Ok(match nodes.holder(&lease) {

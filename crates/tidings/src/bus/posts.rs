@@ -104,11 +104,16 @@ impl Line {
 
     /// Takes in what was posted; says whether there was anything. Looks only if somebody said that there may be.
     pub(super) async fn take_in(self: &Arc<Self>) -> Result<bool, Error> {
-        if !self.fence.is_shared() || !self.has_post.load(Ordering::Acquire) {
+        if !self.fence.is_shared() {
             return Ok(false);
         }
-        let _turn = self.taking_in.lock().await;
-        let mut any = false;
+        let at_once = self.taking_in.try_lock();
+        // Whoever is at it may bring what we want.
+        let mut any = at_once.is_err();
+        let _turn = match at_once {
+            Ok(turn) => turn,
+            Err(_) => self.taking_in.lock().await,
+        };
         while self.has_post.swap(false, Ordering::AcqRel) && self.is_ours() {
             let outcome = self.take_in_page().await;
             if !matches!(outcome, Ok(Page::Last(_))) {

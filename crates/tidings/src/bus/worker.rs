@@ -86,6 +86,10 @@ impl Bus {
 
     /// Does everything that is due, and waits for it: for tests, and for the last moment.
     pub async fn settle_time(&self) -> Result<(), Error> {
+        if let Some(nodes) = self.shared.nodes.as_ref().filter(|nodes| !nodes.believes()) {
+            nodes.look().await?;
+            self.tend().await?;
+        }
         self.copy_all().await?;
         for line in self.lines() {
             line.take_in().await?;

@@ -205,6 +205,9 @@ fn without_note(mut write: Write) -> Write {
     write
 }
 
+/// How long the counter is kept, at least, for an entry that says nothing of its end.
+const FOREIGN_SECONDS: i64 = 90 * 86_400;
+
 /// The update that makes an entry what it is to become, when it expires, and by how much the unread change; nothing if
 /// it is that already (S001-101).
 fn marked(item: &Item, mark: &Mark, now: Timestamp) -> Option<(Write, i64, i64)> {
@@ -233,5 +236,9 @@ fn marked(item: &Item, mark: &Mark, now: Timestamp) -> Option<(Write, i64, i64)>
     let unread = |status| i64::from(status == Status::Unread);
     let write = Write::update(table(), record::key(&mark.user, time), changes)
         .when(Condition::Equals("status_ordenar".into(), was_key.into()));
-    Some((write, item.int("ttl")?, unread(mark.to) - unread(was)))
+    Some(match item.int("ttl") {
+        Some(ttl) => (write, ttl, unread(mark.to) - unread(was)),
+        // Not ours: written by another tool, and never counted.
+        None => (write, now.as_second().saturating_add(FOREIGN_SECONDS), 0),
+    })
 }

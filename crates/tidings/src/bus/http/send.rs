@@ -47,12 +47,18 @@ struct SentView {
 struct SentMessage {
     message_id: String,
     path: String,
-    sequence_number: u64,
+    /// Absent where another node has the queue: that one gives the number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence_number: Option<u64>,
 }
 
 impl From<Sent> for SentMessage {
     fn from(sent: Sent) -> Self {
-        Self { message_id: sent.message_id, path: sent.path, sequence_number: sent.sequence }
+        Self {
+            message_id: sent.message_id,
+            path: sent.path,
+            sequence_number: Some(sent.sequence).filter(|number| *number > 0),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Several nodes on one store.
 
+mod cost;
 mod pauses;
 mod processes;
+mod seeds;
 mod together;
 mod witness;

@@ -15,14 +15,14 @@ use crate::support::process::{Running, tidings};
 const LEASE: Duration = Duration::from_secs(4);
 const QUEUES: usize = 12;
 
-struct Node {
+pub struct Node {
     running: Running,
     client: Client,
-    url: String,
+    pub url: String,
 }
 
 /// The program on DynamoDB Local, with tables of this test's own.
-fn on_dynamodb(directory: &Path, prefix: &str, arguments: &[&str]) -> Command {
+pub fn on_dynamodb(directory: &Path, prefix: &str, arguments: &[&str]) -> Command {
     let endpoint = std::env::var("TIDINGS_DYNAMODB_ENDPOINT")
         .expect("this test needs DynamoDB Local: run it with scripts/with-dynamodb-local");
     let mut command = tidings(directory, arguments);
@@ -35,7 +35,7 @@ fn on_dynamodb(directory: &Path, prefix: &str, arguments: &[&str]) -> Command {
     command
 }
 
-fn start(directory: &Path, prefix: &str, token: Option<&str>) -> Node {
+pub fn start(directory: &Path, prefix: &str, token: Option<&str>) -> Node {
     std::fs::create_dir_all(directory).unwrap();
     let mut running = Running::start(on_dynamodb(directory, prefix, &["serve", "--listen", "127.0.0.1:0"]));
     let line = running.wait_for("is listening on ");
