@@ -35,6 +35,14 @@ pub struct Sent {
     pub sequence: u64,
 }
 
+impl Sent {
+    /// Its number, unless another node is to give it one.
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        Some(self.sequence).filter(|number| *number > 0)
+    }
+}
+
 /// How a line's counts change, and in which epoch that was decided.
 struct Counted {
     line: Arc<Line>,

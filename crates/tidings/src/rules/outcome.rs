@@ -156,7 +156,7 @@ impl Outcome {
     /// What went on by the bus, with the queue or subscription that has it for its channel.
     pub fn forwarded(&mut self, sent: &bus::Sent) {
         let (message_id, channel) = (sent.message_id.clone(), format!("bus:{}", sent.path));
-        let (entity, sequence_number) = (Some(sent.path.clone()), Some(sent.sequence));
+        let (entity, sequence_number) = (Some(sent.path.clone()), sent.number());
         push(&mut self.queue, Sent { message_id, channel, entity, sequence_number, ..Sent::default() });
     }
 
@@ -187,7 +187,7 @@ impl Outcome {
                     channel: "queue".to_owned(),
                     status: Some("sent".to_owned()),
                     entity: Some(sent.path.clone()),
-                    sequence_number: Some(sent.sequence),
+                    sequence_number: sent.number(),
                     ..Sent::default()
                 },
             );

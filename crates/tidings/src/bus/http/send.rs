@@ -54,11 +54,8 @@ struct SentMessage {
 
 impl From<Sent> for SentMessage {
     fn from(sent: Sent) -> Self {
-        Self {
-            message_id: sent.message_id,
-            path: sent.path,
-            sequence_number: Some(sent.sequence).filter(|number| *number > 0),
-        }
+        let sequence_number = sent.number();
+        Self { message_id: sent.message_id, path: sent.path, sequence_number }
     }
 }
 
