@@ -139,10 +139,17 @@ fn put_value(out: &mut Vec<u8>, value: &Value) -> Option<()> {
 /// How many bytes of an index entry it shares with the others of its list: those up to the first `bytes` bytes of the
 /// sort key, which is text. `None` if the sort key is not longer than that; then the entry stands alone.
 pub fn shared_len(entry: &[u8], partition: KeyKind, bytes: usize) -> Option<usize> {
+    let len = start_len(entry, partition, bytes)?;
+    // Neither the end of the key nor an escaped zero may be cut.
+    (*entry.get(len)? != 0).then_some(len)
+}
+
+/// How many bytes of an entry, or of a bound, a list starts with whose entries may stand next to it. An entry whose sort
+/// key ends there, or goes on with a zero, stands alone and below all entries of that list, but above the list itself.
+pub fn start_len(entry: &[u8], partition: KeyKind, bytes: usize) -> Option<usize> {
     let start = 2 + part_len(entry.get(2..)?, partition)?;
     let shared = entry.get(start..start + bytes)?;
-    // Neither the end of the key nor an escaped zero may be cut.
-    (!shared.contains(&0) && *entry.get(start + bytes)? != 0).then_some(start + bytes)
+    (!shared.contains(&0)).then_some(start + bytes)
 }
 
 /// What the keys of the lists start with whose entries start with `shared`. It sorts before all of these entries.

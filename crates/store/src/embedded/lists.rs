@@ -51,7 +51,7 @@ impl<'a> Entries<'a> {
         lists: Option<(KeyKind, usize)>,
     ) -> Self {
         // A list that holds the lowest entries may itself stand below them.
-        let first = lists.and_then(|(kind, bytes)| low.get(..keys::shared_len(&low, kind, bytes)?)).unwrap_or(&low);
+        let first = lists.and_then(|(kind, bytes)| low.get(..keys::start_len(&low, kind, bytes)?)).unwrap_or(&low);
         let stream = snapshot.range(index, first.to_vec()..high.clone());
         let (alone, listed, shared) = (None, BTreeSet::new(), Vec::new());
         Self { snapshot, index, low, high, descending, lists, stream, alone, listed, shared, ahead: None }
@@ -76,7 +76,7 @@ impl<'a> Entries<'a> {
             }
             // Lists stand below their entries: going up they are met first, going down they must be looked for.
             if let (Some((kind, bytes)), true) = (self.lists, self.descending) {
-                let shared = keys::shared_len(&key, kind, bytes).and_then(|len| key.get(..len));
+                let shared = keys::start_len(&key, kind, bytes).and_then(|len| key.get(..len));
                 if let Some(shared) = shared.filter(|shared| *shared != self.shared) {
                     self.read_lists(shared.to_vec())?;
                 }

@@ -181,6 +181,34 @@ async fn entries_in_lists_are_as_good_as_entries_alone() {
     assert_eq!(store.backup(&mut std::io::sink()).unwrap().entries, empty + u64::from(empty_has_no_sequence(empty)));
 }
 
+// An entry whose key ends where those of a list begin to differ, or goes on with a zero, stands between the two.
+#[tokio::test]
+async fn entries_between_a_list_and_its_own_are_in_order() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new(start())));
+    let store = open(&options(&dir), &[crowded()], &clock).unwrap();
+    let ttl = clock.now().as_second() + 10;
+    let sorted =
+        ["12:0", "12:00", "12:00\0", "12:00\0x", "12:00\u{1}", "12:00#a", "12:00#b", "12:01", "12:01x", "12:01y"];
+    for ats in [
+        &["12:00#b", "12:00\0", "12:01x", "12:00"][..],
+        &["12:0", "12:00#a", "12:00\u{1}", "12:01"],
+        &["12:00\0x", "12:01y"],
+    ] {
+        let item = |at: &&str| Item::new().with("day", "monday").with("at", *at).with("color", "red").with("ttl", ttl);
+        let crowd = ats.iter().map(|at| vec![Write::put(&crowded(), item(at))]).collect();
+        assert!(store.transact_each(crowd).await.iter().all(Result::is_ok));
+    }
+    assert_eq!(times(&store, "red").await, sorted);
+    for (place, at) in sorted.iter().enumerate() {
+        for descending in [false, true] {
+            let mut query = Query::new("red").index("by-color").range(tidings_store::Range::AtLeast((*at).into()));
+            query.descending = descending;
+            let found = store.query(&crowded(), &query).await.unwrap().items;
+            assert_eq!(found.len(), sorted.len() - place, "{at:?}");
+        }
+    }
+}
+
 /// A store that nothing was written to has only its ids: of the table, of its index, and that it is apart.
 fn empty_has_no_sequence(entries: u64) -> bool {
     entries == 3
