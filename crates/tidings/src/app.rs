@@ -2,6 +2,7 @@
 
 mod files;
 mod listeners;
+mod open;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,14 +15,12 @@ use tidings_store::embedded::{Archive, Embedded};
 use tidings_store::{Store, Table};
 use tokio::net::TcpListener;
 
-use crate::alerts::follow::AlertFollower;
 use crate::alerts::{self, Alerts};
 use crate::archive;
 use crate::audit::{self, Action, Audit};
 use crate::bench::limit::Appender;
 use crate::bus::{self, Bus};
 use crate::business::{self, Business};
-use crate::channel::ntfy::BuiltIn;
 use crate::config::Config;
 use crate::engine::{self, Opened};
 use crate::events::{Events, Live, record};
@@ -241,7 +240,7 @@ impl App {
     ) -> Result<Self, StartError> {
         let Surroundings { clock, ids, limit_file, reload, .. } = surroundings;
         let Opened { store, embedded, shared, metrics } = opened;
-        let (nodes, forwarder) = open_nodes(&config, &store, &clock, &*ids, shared).await?;
+        let (nodes, forwarder) = open::nodes(&config, &store, &clock, &*ids, shared).await?;
         let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
         let limit = limit_file.map(appender).transpose()?;
         let workers = Workers::default();
@@ -249,7 +248,7 @@ impl App {
         let (live, arrivals): (Live, Arc<inbox::Live>) = Default::default();
         let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
         let callers = Arc::new(Callers::open(&*store, &*ids).await?);
-        let messages = open_messages(&store, &config, &callers)?;
+        let messages = open::messages(&store, &config, &callers)?;
         let ingest = Ingest::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -263,15 +262,15 @@ impl App {
         .announcing(Arc::clone(&arrivals))
         .hashing(Arc::clone(&callers))
         .forwarding(Arc::clone(&bus));
-        let push = open_push(&config, &listeners, &ingest, shared).await?;
+        let push = open::push(&config, &listeners, &ingest, shared).await?;
         let ingest = Arc::new(ingest);
         let tickets = Arc::new(Tickets::new(&ingest, callers, &config));
         let audit = Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock)));
         let business = Business::new(&ingest, &bus, &messages, &audit, &config);
-        let senders = open_senders(&config, push.clone(), (&tickets, &bus, &ingest));
+        let senders = open::senders(&config, push.clone(), (&tickets, &bus, &ingest));
         let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
         schedules.load(&config.schedules, clock.now()).await?;
-        let figures = open_figures(&ingest, &messages);
+        let figures = open::figures(&ingest, &messages);
         let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
         let parts = Parts {
             figures,
@@ -279,7 +278,7 @@ impl App {
             tokens: Tokens::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids)),
             audit,
             sealer,
-            idempotency: open_idempotency(&store, &clock, &ids, &config),
+            idempotency: open::idempotency(&store, &clock, &ids, &config),
             events: Events::new(Arc::clone(&store)),
             live,
             ingest,
@@ -486,73 +485,4 @@ impl Services {
         self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
         Ok(Some(path))
     }
-}
-
-/// This node among the others on the store, and what carries calls to them; neither where there are no others.
-async fn open_nodes(
-    config: &Config,
-    store: &Arc<dyn Store>,
-    clock: &Arc<dyn Clock>,
-    ids: &dyn IdSource,
-    shared: bool,
-) -> Result<(Option<Arc<Nodes>>, Option<Forwarder>), StartError> {
-    if !shared {
-        return Ok((None, None));
-    }
-    if config.node.advertise.is_none() && config.listen.ip().is_unspecified() {
-        tracing::warn!("other nodes cannot reach this one at {}: set node.advertise", config.listen);
-    }
-    let address = config.node.advertise.clone().unwrap_or_else(|| format!("http://{}", config.listen));
-    let lease = Duration::from_secs(config.node.lease_seconds);
-    let nodes = Nodes::new(Arc::clone(store), Arc::clone(clock), ids, address, lease);
-    nodes.look().await?;
-    let forwarder = Forwarder::new().map_err(|error| StartError::Unsupported(error.to_string()))?;
-    Ok((Some(nodes), Some(forwarder)))
-}
-
-fn open_idempotency(
-    store: &Arc<dyn Store>,
-    clock: &Arc<dyn Clock>,
-    ids: &Arc<dyn IdSource>,
-    config: &Config,
-) -> Idempotency {
-    let hours = config.retention.idempotency_hours;
-    Idempotency::new(Arc::clone(store), Arc::clone(clock), Arc::clone(ids), hours)
-}
-
-fn open_messages(store: &Arc<dyn Store>, config: &Config, callers: &Arc<Callers>) -> Result<Arc<Messages>, StartError> {
-    let messages = Messages::new(Arc::clone(store), config, vec![Arc::new(AlertFollower)]);
-    Ok(Arc::new(messages.map_err(StartError::Unsupported)?.hashing(Arc::clone(callers))))
-}
-
-/// The built-in push server, if it has an address.
-async fn open_push(
-    config: &Config,
-    listeners: &Listeners,
-    parts: &Ingest,
-    shared: bool,
-) -> Result<Option<Arc<Push>>, StartError> {
-    if listeners.push.is_none() {
-        return Ok(None);
-    }
-    let (store, clock, ids) = (Arc::clone(&parts.store), Arc::clone(&parts.clock), Arc::clone(&parts.ids));
-    let push = Push::open(store, clock, ids, config.push.keep_hours).await?;
-    if shared {
-        push.share();
-    }
-    Ok(Some(push))
-}
-
-fn open_senders(
-    config: &Config,
-    push: Option<Arc<Push>>,
-    (tickets, bus, ingest): (&Arc<Tickets>, &Arc<Bus>, &Arc<Ingest>),
-) -> Senders {
-    let senders = Senders::new(config, push.map(|push| push as Arc<dyn BuiltIn>));
-    senders.with_tickets(Arc::clone(tickets)).with_bus(Arc::clone(bus)).with_ingest(Arc::clone(ingest))
-}
-
-fn open_figures(ingest: &Ingest, messages: &Messages) -> Arc<Figures> {
-    let (store, clock, metrics) = (Arc::clone(&ingest.store), Arc::clone(&ingest.clock), Arc::clone(&ingest.metrics));
-    Arc::new(Figures::new(store, clock, metrics, Arc::clone(&messages.signals)))
 }

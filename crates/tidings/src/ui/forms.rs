@@ -4,6 +4,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use maud::Markup;
+use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
 
 use super::door::Visitor;
@@ -13,9 +14,16 @@ use crate::http::Problem;
 /// What was saved, or every field that is wrong.
 pub type Saved<T> = Result<T, Vec<FieldError>>;
 
-/// Takes the wrong fields out of what the API's function answered.
-pub fn saved<T>(answer: Result<T, Problem>) -> Result<Saved<T>, Problem> {
-    match answer {
+/// Writes what a form holds, or says what is wrong with it.
+pub async fn save<T>(
+    fields: Saved<Map<String, Value>>,
+    write: impl AsyncFnOnce(&Map<String, Value>) -> Result<T, Problem>,
+) -> Result<Saved<T>, Problem> {
+    let fields = match fields {
+        Ok(fields) => fields,
+        Err(wrong) => return Ok(Err(wrong)),
+    };
+    match write(&fields).await {
         Ok(done) => Ok(Ok(done)),
         Err(problem) if !problem.errors.is_empty() => Ok(Err(problem.errors)),
         Err(problem) => Err(problem),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tidings_core::envelope::FieldError;
 
 use super::door::{Form, Page, Visitor, see_other};
-use super::forms::{Saved, again, saved};
+use super::forms::{self, Saved, again};
 use super::layout;
 use super::parts::{self, badge, confirm, encode, event_link, form_token, number, rule_link};
 use crate::app::Services;
@@ -197,10 +197,8 @@ async fn save(
     correlation: &CorrelationId,
     draft: &Draft,
 ) -> Result<Saved<()>, Problem> {
-    match draft.fields() {
-        Ok(fields) => saved(write(services, visitor.caller(), correlation, &draft.name, &fields).await.map(drop)),
-        Err(wrong) => Ok(Err(wrong)),
-    }
+    let write = async |fields: &_| write(services, visitor.caller(), correlation, &draft.name, fields).await.map(drop);
+    forms::save(draft.fields(), write).await
 }
 
 async fn edit(

@@ -9,7 +9,7 @@ use tidings_core::envelope::FieldError;
 use tidings_core::time::Timestamp;
 
 use super::door::{Form, Page, Visitor, see_other};
-use super::forms::{Saved, again, saved};
+use super::forms::{self, Saved, again};
 use super::layout;
 use super::parts::{self, badge, confirm, encode, facts, message_link, time};
 use super::schedule_form::{Draft, editor};
@@ -181,10 +181,8 @@ async fn save(
     correlation: &CorrelationId,
     draft: &Draft,
 ) -> Result<Saved<()>, Problem> {
-    match draft.fields() {
-        Ok(fields) => saved(write(services, visitor.caller(), correlation, &draft.name, &fields).await.map(drop)),
-        Err(wrong) => Ok(Err(wrong)),
-    }
+    let write = async |fields: &_| write(services, visitor.caller(), correlation, &draft.name, fields).await.map(drop);
+    forms::save(draft.fields(), write).await
 }
 
 async fn edit(
