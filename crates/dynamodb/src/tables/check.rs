@@ -7,10 +7,11 @@ use aws_sdk_dynamodb::types::{
     BillingMode, KeySchemaElement, PointInTimeRecoveryStatus, Projection, ProjectionType, SseStatus, StreamViewType,
     TableDescription, TimeToLiveDescription, TimeToLiveStatus,
 };
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tidings_store::table::KeyAttribute;
 use tidings_store::{Error, Table};
 
-use super::{Billing, Wanted, key_attributes, letter, roles};
+use super::{AT_ONCE, Billing, Wanted, key_attributes, letter, roles};
 use crate::Dynamo;
 use crate::failure::{Failure, classify};
 
@@ -69,30 +70,33 @@ impl fmt::Display for Difference {
 
 /// Says how the tables differ from what they should be; nothing is changed.
 pub async fn check(dynamo: &Dynamo, wanted: &[Wanted]) -> Result<Vec<Difference>, Error> {
-    let mut all = Vec::new();
-    for wanted in wanted {
-        let mut report = Report { table: dynamo.name(&wanted.table), differences: &mut all };
-        let described = dynamo.retry.run(|| Box::pin(describe(dynamo, &wanted.table))).await?;
-        let Some(described) = described else {
-            report.add(Kind::Missing, "there", "missing");
-            continue;
-        };
-        check_keys(&wanted.table, &described, &mut report);
-        check_indexes(&wanted.table, &described, &mut report);
-        check_upkeep(wanted, &described, &mut report);
-        check_expiry(dynamo, wanted, &mut report).await?;
-        check_backups(dynamo, wanted, &mut report).await?;
-        check_tags(dynamo, wanted, &described, &mut report).await?;
-    }
-    Ok(all)
+    let each = wanted.iter().map(|wanted| check_one(dynamo, wanted));
+    let all: Vec<Vec<Difference>> = stream::iter(each).buffered(AT_ONCE).try_collect().await?;
+    Ok(all.into_iter().flatten().collect())
 }
 
-struct Report<'r> {
+async fn check_one(dynamo: &Dynamo, wanted: &Wanted) -> Result<Vec<Difference>, Error> {
+    let mut report = Report { table: dynamo.name(&wanted.table), differences: Vec::new() };
+    let described = dynamo.retry.run(|| Box::pin(describe(dynamo, &wanted.table))).await?;
+    let Some(described) = described else {
+        report.add(Kind::Missing, "there", "missing");
+        return Ok(report.differences);
+    };
+    check_keys(&wanted.table, &described, &mut report);
+    check_indexes(&wanted.table, &described, &mut report);
+    check_upkeep(wanted, &described, &mut report);
+    check_expiry(dynamo, wanted, &mut report).await?;
+    check_backups(dynamo, wanted, &mut report).await?;
+    check_tags(dynamo, wanted, &described, &mut report).await?;
+    Ok(report.differences)
+}
+
+struct Report {
     table: String,
-    differences: &'r mut Vec<Difference>,
+    differences: Vec<Difference>,
 }
 
-impl Report<'_> {
+impl Report {
     fn add(&mut self, kind: Kind, wanted: &str, found: &str) {
         let (wanted, found) = (wanted.to_owned(), found.to_owned());
         self.differences.push(Difference { table: self.table.clone(), kind, wanted, found });
@@ -132,13 +136,13 @@ pub(super) async fn time_to_live(dynamo: &Dynamo, table: &Table) -> Result<Optio
     Ok(output.map_err(|error| classify("DescribeTimeToLive", error))?.time_to_live_description)
 }
 
-fn check_keys(table: &Table, described: &TableDescription, report: &mut Report<'_>) {
+fn check_keys(table: &Table, described: &TableDescription, report: &mut Report) {
     let types = types(described);
     let wanted = wanted_keys(table, table.partition_attribute(), table.sort_attribute());
     report.compare(Kind::Keys, &wanted, &found_keys(described.key_schema(), &types));
 }
 
-fn check_indexes(table: &Table, described: &TableDescription, report: &mut Report<'_>) {
+fn check_indexes(table: &Table, described: &TableDescription, report: &mut Report) {
     let types = types(described);
     let mut found = BTreeMap::new();
     for index in described.global_secondary_indexes() {
@@ -189,7 +193,7 @@ fn projected(projection: Option<&Projection>) -> String {
     projection.and_then(Projection::projection_type).map_or("nothing", ProjectionType::as_str).to_owned()
 }
 
-fn check_upkeep(wanted: &Wanted, described: &TableDescription, report: &mut Report<'_>) {
+fn check_upkeep(wanted: &Wanted, described: &TableDescription, report: &mut Report) {
     let on_demand = described.billing_mode_summary().and_then(|summary| summary.billing_mode());
     let found = match (on_demand, described.provisioned_throughput()) {
         (Some(BillingMode::PayPerRequest), _) => billing(Billing::OnDemand),
@@ -224,7 +228,7 @@ fn billing(billing: Billing) -> String {
     }
 }
 
-async fn check_expiry(dynamo: &Dynamo, wanted: &Wanted, report: &mut Report<'_>) -> Result<(), Error> {
+async fn check_expiry(dynamo: &Dynamo, wanted: &Wanted, report: &mut Report) -> Result<(), Error> {
     let answer = dynamo.retry.run(|| Box::pin(time_to_live(dynamo, &wanted.table))).await;
     let Some(described) = report.told("expiry", answer)? else { return Ok(()) };
     let on = |status: &TimeToLiveStatus| matches!(status, TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling);
@@ -238,7 +242,7 @@ fn expiry(attribute: Option<&str>) -> String {
     attribute.map_or_else(|| "off".to_owned(), |attribute| format!("by {attribute}"))
 }
 
-async fn check_backups(dynamo: &Dynamo, wanted: &Wanted, report: &mut Report<'_>) -> Result<(), Error> {
+async fn check_backups(dynamo: &Dynamo, wanted: &Wanted, report: &mut Report) -> Result<(), Error> {
     let name = dynamo.name(&wanted.table);
     let ask = || async {
         let output = dynamo.client.describe_continuous_backups().table_name(&name).send().await;
@@ -262,7 +266,7 @@ async fn check_tags(
     dynamo: &Dynamo,
     wanted: &Wanted,
     described: &TableDescription,
-    report: &mut Report<'_>,
+    report: &mut Report,
 ) -> Result<(), Error> {
     if wanted.extras.tags.is_empty() {
         return Ok(());

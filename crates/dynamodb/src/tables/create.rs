@@ -9,9 +9,11 @@ use aws_sdk_dynamodb::types::{
     PointInTimeRecoverySpecification, Projection, ProjectionType, ProvisionedThroughput, SseSpecification,
     StreamSpecification, StreamViewType, TableDescription, TableStatus, Tag, TimeToLiveSpecification, TimeToLiveStatus,
 };
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tidings_store::table::KeyAttribute;
 use tidings_store::{Error, Index};
 
+use super::AT_ONCE;
 use super::check::{describe, time_to_live};
 use super::{Billing, Wanted, key_attributes, letter, roles};
 use crate::Dynamo;
@@ -42,28 +44,42 @@ const PATIENCE: Policy = Policy {
 /// cut short can be repeated.
 pub async fn create(dynamo: &Dynamo, wanted: &[Wanted]) -> Result<Vec<Created>, Error> {
     let retry = Retry { policy: PATIENCE, ids: dynamo.retry.ids.clone(), counters: dynamo.retry.counters.clone() };
-    let mut created = Vec::with_capacity(wanted.len());
-    for wanted in wanted {
-        let new = retry.run(|| Box::pin(create_one(dynamo, wanted))).await?;
-        retry.run(|| Box::pin(active(dynamo, wanted))).await?;
-        retry.run(|| Box::pin(expire(dynamo, wanted))).await?;
-        let backups = retry.run(|| Box::pin(keep_backups(dynamo, wanted))).await?;
-        let left_out = backups.into_iter().collect();
-        created.push(Created { table: dynamo.name(&wanted.table), new, left_out });
-    }
-    Ok(created)
+    // Each takes seconds to become active, and none waits for another.
+    let each = wanted.iter().map(|wanted| one(dynamo, &retry, wanted));
+    stream::iter(each).buffered(AT_ONCE).try_collect().await
 }
 
-/// Whether the table is new.
-async fn create_one(dynamo: &Dynamo, wanted: &Wanted) -> Result<bool, Failure> {
+async fn one(dynamo: &Dynamo, retry: &Retry, wanted: &Wanted) -> Result<Created, Error> {
+    let found = retry.run(|| Box::pin(create_one(dynamo, wanted))).await?;
+    if found != Found::Made {
+        retry.run(|| Box::pin(active(dynamo, wanted))).await?;
+    }
+    retry.run(|| Box::pin(expire(dynamo, wanted, found == Found::There))).await?;
+    let backups = retry.run(|| Box::pin(keep_backups(dynamo, wanted))).await?;
+    let left_out = backups.into_iter().collect();
+    Ok(Created { table: dynamo.name(&wanted.table), new: found != Found::There, left_out })
+}
+
+/// How a table was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    There,
+    /// New, and to be waited for.
+    Begun,
+    /// New, and ready.
+    Made,
+}
+
+async fn create_one(dynamo: &Dynamo, wanted: &Wanted) -> Result<Found, Failure> {
     if describe(dynamo, &wanted.table).await?.is_some() {
-        return Ok(false);
+        return Ok(Found::There);
     }
     let request = request(dynamo, wanted).map_err(|error| Failure::Final(failed(error.to_string())))?;
     match request.send().await {
-        Ok(_) => Ok(true),
+        Ok(output) if output.table_description().is_some_and(is_active) => Ok(Found::Made),
+        Ok(_) => Ok(Found::Begun),
         // Another node was quicker.
-        Err(error) if error.code() == Some("ResourceInUseException") => Ok(false),
+        Err(error) if error.code() == Some("ResourceInUseException") => Ok(Found::There),
         Err(error) => Err(classify("CreateTable", error)),
     }
 }
@@ -141,10 +157,11 @@ fn is_active(described: &TableDescription) -> bool {
 }
 
 /// Switches the table's expiry on, unless somebody has: perhaps by another attribute, which `check` tells.
-async fn expire(dynamo: &Dynamo, wanted: &Wanted) -> Result<(), Failure> {
+async fn expire(dynamo: &Dynamo, wanted: &Wanted, was_there: bool) -> Result<(), Failure> {
     let Some(attribute) = wanted.table.ttl_attribute() else { return Ok(()) };
     let off = |status: &TimeToLiveStatus| *status == TimeToLiveStatus::Disabled;
-    let described = time_to_live(dynamo, &wanted.table).await?;
+    // A new one has none.
+    let described = if was_there { time_to_live(dynamo, &wanted.table).await? } else { None };
     if !described.and_then(|described| described.time_to_live_status).as_ref().is_none_or(off) {
         return Ok(());
     }

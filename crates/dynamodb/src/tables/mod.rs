@@ -17,6 +17,9 @@ use std::collections::BTreeMap;
 use tidings_store::table::KeyAttribute;
 use tidings_store::{KeyKind, Table};
 
+/// Tables that are made or looked at at the same time.
+const AT_ONCE: usize = 10;
+
 /// One table as it should be.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
