@@ -56,7 +56,7 @@ const SWEEP_MOST: usize = 20_000;
 /// How often old entries of the audit log are removed, if they are.
 const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 /// How often a node looks for work that another one left behind.
-const FANOUT_EVERY: Duration = Duration::from_secs(5);
+const FANOUT_EVERY: Duration = Duration::from_secs(2);
 
 /// How often monitors read their figures.
 const MONITOR_EVERY: Duration = Duration::from_secs(10);

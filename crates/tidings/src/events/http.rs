@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -258,7 +258,12 @@ async fn follow_up(services: &Services, outcome: &mut Outcome) -> Result<(), Pro
     Ok(())
 }
 
-async fn stream(State(services): State<Services>, mut params: Params) -> Result<Response, Problem> {
+async fn stream(
+    State(services): State<Services>,
+    uri: Uri,
+    headers: HeaderMap,
+    mut params: Params,
+) -> Result<Response, Problem> {
     let filter = Filter { event_type: name_param(&mut params, "type"), ..Filter::default() };
     params.finish()?;
     let listener = services.live.listen();
@@ -281,5 +286,6 @@ async fn stream(State(services): State<Services>, mut params: Params) -> Result<
             return Some((Ok::<_, Infallible>(Bytes::from(frame)), (listener, filter, stop)));
         }
     });
+    let frames = services.with_other_nodes(frames, &uri, &headers).await;
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
 }

@@ -12,6 +12,7 @@
 pub mod forward;
 pub mod http;
 pub mod record;
+mod relay;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};

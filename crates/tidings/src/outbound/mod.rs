@@ -192,15 +192,28 @@ impl Outbound {
         }
     }
 
-    async fn exchange(&self, request: Request, origin: &str, most: usize) -> Result<Response, Error> {
+    /// An exchange whose answer has no end: its head has come, the rest comes when it comes.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer.
+    pub async fn open(&self, request: Request) -> Result<reqwest::Response, Error> {
+        self.judge(&request.url)?;
+        let origin = origin(&request.url);
+        self.begin(request, &origin).await
+    }
+
+    async fn begin(&self, request: Request, origin: &str) -> Result<reqwest::Response, Error> {
         let sent = self.client.request(request.method, request.url).headers(request.headers).body(request.body).send();
         let first_byte = self.timeouts.connect + self.timeouts.first_byte;
-        let mut answer = match tokio::time::timeout(first_byte, sent).await {
-            Ok(answer) => answer.map_err(|error| self.classify(error, origin))?,
-            Err(_) => {
-                return Err(Error::Timeout { origin: origin.to_owned(), what: "begin to answer", limit: first_byte });
-            }
-        };
+        match tokio::time::timeout(first_byte, sent).await {
+            Ok(answer) => answer.map_err(|error| self.classify(error, origin)),
+            Err(_) => Err(Error::Timeout { origin: origin.to_owned(), what: "begin to answer", limit: first_byte }),
+        }
+    }
+
+    async fn exchange(&self, request: Request, origin: &str, most: usize) -> Result<Response, Error> {
+        let mut answer = self.begin(request, origin).await?;
         let mut body = BytesMut::new();
         while let Some(chunk) = answer.chunk().await.map_err(|error| self.classify(error, origin))? {
             let room = most - body.len();

@@ -27,8 +27,8 @@ pub fn pages() -> Vec<Page> {
     vec![
         Page::new("/ui/bus", &[Scope::Read], get(list)),
         Page::new("/ui/bus/peek", &[Scope::Read], get(peek)).params(&["path", "state", "from", "done"]),
-        Page::new("/ui/bus/resubmit", &[Scope::Operate], post(resubmit)),
-        Page::new("/ui/bus/purge", &[Scope::Operate], post(purge)),
+        Page::new("/ui/bus/resubmit", &[Scope::Operate], post(resubmit)).at_owner(),
+        Page::new("/ui/bus/purge", &[Scope::Operate], post(purge)).at_owner(),
     ]
 }
 

@@ -37,8 +37,8 @@ pub fn pages() -> Vec<Page> {
         Page::new("/ui/dead-letters/many", &[Scope::Operate], post(many)),
         Page::new("/ui/dead-letters/jobs/{id}", &[Scope::Read, Scope::Operate], get(progress)),
         Page::new("/ui/dead-letters/{id}", &[Scope::Read], get(show)),
-        Page::new("/ui/dead-letters/{id}/resubmit", &[Scope::Operate], post(resubmit)),
-        Page::new("/ui/dead-letters/{id}/discard", &[Scope::Operate], post(discard)),
+        Page::new("/ui/dead-letters/{id}/resubmit", &[Scope::Operate], post(resubmit)).at_owner(),
+        Page::new("/ui/dead-letters/{id}/discard", &[Scope::Operate], post(discard)).at_owner(),
     ]
 }
 

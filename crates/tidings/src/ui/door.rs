@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
+use bytes::Bytes;
 
 use super::layout;
 use super::parts::encode;
@@ -30,6 +31,8 @@ pub struct Page {
     pub path: &'static str,
     pub access: Access,
     pub params: &'static [&'static str],
+    /// Answered by the node that has the entity of the bus which its address or its form names.
+    pub at_owner: bool,
     pub handler: MethodRouter<Services>,
 }
 
@@ -46,20 +49,26 @@ pub enum Access {
 
 impl Page {
     pub fn new(path: &'static str, scopes: &'static [Scope], handler: MethodRouter<Services>) -> Self {
-        Self { path, access: Access::Scopes(scopes), params: &[], handler }
+        Self { path, access: Access::Scopes(scopes), params: &[], at_owner: false, handler }
     }
 
     pub fn anyone(path: &'static str, handler: MethodRouter<Services>) -> Self {
-        Self { path, access: Access::Anyone, params: &[], handler }
+        Self { path, access: Access::Anyone, params: &[], at_owner: false, handler }
     }
 
     pub fn public(path: &'static str, handler: MethodRouter<Services>) -> Self {
-        Self { path, access: Access::Public, params: &[], handler }
+        Self { path, access: Access::Public, params: &[], at_owner: false, handler }
     }
 
     #[must_use]
     pub fn params(mut self, params: &'static [&'static str]) -> Self {
         self.params = params;
+        self
+    }
+
+    #[must_use]
+    pub fn at_owner(mut self) -> Self {
+        self.at_owner = true;
         self
     }
 }
@@ -75,6 +84,7 @@ pub struct Door {
     guesses: Arc<FailedLogins>,
     access: Access,
     params: &'static [&'static str],
+    at_owner: bool,
 }
 
 /// Unknown tokens, counted by address.
@@ -115,7 +125,7 @@ impl Doors {
     #[must_use]
     pub fn for_page(&self, page: &Page) -> Door {
         let (services, guesses) = (self.services.clone(), Arc::clone(&self.guesses));
-        Door { services, guesses, access: page.access, params: page.params }
+        Door { services, guesses, access: page.access, params: page.params, at_owner: page.at_owner }
     }
 }
 
@@ -172,6 +182,11 @@ impl Door {
                     return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail));
                 }
             }
+            if self.at_owner
+                && let Some(answer) = self.elsewhere(&mut parts, &form, &bytes, correlation).await?
+            {
+                return Ok(answer);
+            }
             parts.extensions.insert(form);
             body = Body::empty();
         }
@@ -184,6 +199,26 @@ impl Door {
             parts.extensions.insert(visitor);
         }
         Ok(next.run(Request::from_parts(parts, body)).await)
+    }
+}
+
+impl Door {
+    /// The answer of the node that has what a form is about; `None` if that is this one.
+    async fn elsewhere(
+        &self,
+        parts: &mut Parts,
+        form: &Form,
+        body: &Bytes,
+        correlation: &CorrelationId,
+    ) -> Result<Option<Response>, Problem> {
+        // Its page is about a queue that the form names, or about a dead letter that its address does.
+        match form.text("path") {
+            "" => self.services.forward(parts, body, correlation).await,
+            path => match crate::bus::Path::parse(path) {
+                Some(path) => self.services.forward_for(&path, parts, body, correlation).await,
+                None => Ok(None),
+            },
+        }
     }
 }
 

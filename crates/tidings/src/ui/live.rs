@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
@@ -124,7 +124,12 @@ pub fn frame(name: &str, text: &str) -> String {
     format!("event: {name}\n{lines}\n")
 }
 
-async fn stream(State(services): State<Services>, mut params: Params) -> Result<Response, Problem> {
+async fn stream(
+    State(services): State<Services>,
+    uri: Uri,
+    headers: HeaderMap,
+    mut params: Params,
+) -> Result<Response, Problem> {
     let filter = Filter { event_type: name_param(&mut params, "type"), ..Filter::default() };
     params.finish()?;
     let start = (services.live.listen(), filter, services.workers.stopping());
@@ -144,5 +149,6 @@ async fn stream(State(services): State<Services>, mut params: Params) -> Result<
             return Some((Ok::<_, Infallible>(Bytes::from(text)), (listener, filter, stop)));
         }
     });
+    let frames = services.with_other_nodes(frames, &uri, &headers).await;
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
 }

@@ -15,7 +15,7 @@ use super::edit::Edit;
 use super::{DeadLetter, OnBus, discard, oldest};
 use crate::audit::{Action, Audit};
 use crate::bus::resubmit::document;
-use crate::bus::{Bus, letters};
+use crate::bus::{Bus, Path, Where, letters};
 use crate::messages::{Message, Messages, counters};
 
 /// The partition of `open-index`.
@@ -119,6 +119,13 @@ pub async fn get(store: &dyn Store, id: &str) -> Result<Option<Job>, Error> {
     store.get(table(), &Key::new(id)).await?.map(|item| Job::from_item(&item)).transpose()
 }
 
+/// Where a chunk has brought a job.
+enum Moved {
+    On(Box<Job>),
+    /// Nowhere: what it stands at belongs to other nodes.
+    Waits,
+}
+
 /// Carries jobs on.
 pub struct Clerk {
     pub store: Arc<dyn Store>,
@@ -141,7 +148,9 @@ impl Clerk {
                     break;
                 }
                 match self.chunk(&job, clock.now()).await? {
-                    Some(next) => job = next,
+                    Some(Moved::On(next)) => job = *next,
+                    // What is left here is another node's to do: that one carries it on.
+                    Some(Moved::Waits) => break,
                     // Another node is at it, too: on from where it is.
                     None => match get(&*self.store, &job.id).await? {
                         Some(found) if found.finished_at.is_none() => job = found,
@@ -154,14 +163,17 @@ impl Clerk {
     }
 
     /// The next letters, in one transaction with the job's moving on; `None` if another node moved it on.
-    async fn chunk(&self, job: &Job, now: Timestamp) -> Result<Option<Job>, Error> {
+    async fn chunk(&self, job: &Job, now: Timestamp) -> Result<Option<Moved>, Error> {
         for _ in 0..TRIES {
             let (letters, next) = oldest(&*self.store, &job.created_at, CHUNK, job.cursor.clone()).await?;
             let (moved, writes, made) = self.plan(job, letters, next, now).await?;
+            if writes.is_empty() {
+                return Ok(Some(Moved::Waits));
+            }
             match self.store.transact(writes).await {
                 Ok(()) => {
                     self.messages.signals.created(&made);
-                    return Ok(Some(moved));
+                    return Ok(Some(Moved::On(Box::new(moved))));
                 }
                 Err(error @ Error::Conflict { .. }) if error.conflict_on(0).is_some() => return Ok(None),
                 // A letter is gone meanwhile; what is left is looked at again.
@@ -185,7 +197,13 @@ impl Clerk {
         let (mut writes, mut made) = (Vec::new(), Vec::new());
         let (of_bus, letters): (Vec<_>, Vec<_>) = letters.into_iter().partition(|letter| letter.bus.is_some());
         moved.seen += of_bus.len() as i64;
-        self.on_bus(&mut moved, of_bus, pattern.as_ref()).await?;
+        if !self.on_bus(&mut moved, of_bus, pattern.as_ref()).await? {
+            // What was done here counts; the rest of the chunk is looked at again when the other nodes have done theirs.
+            let done = moved.done - job.done;
+            let stays = Job { step: job.step + 1, done: moved.done, seen: job.seen + done, ..job.clone() };
+            let writes = if done > 0 { vec![stays.moving(job)] } else { Vec::new() };
+            return Ok((stays, writes, Vec::new()));
+        }
         for letter in letters {
             moved.seen += 1;
             let fits = pattern.as_ref().is_none_or(|p| p.matches(&letter.to_json().to_string()).unwrap_or(false));
@@ -218,8 +236,10 @@ impl Clerk {
         Ok((moved, writes, made))
     }
 
-    /// Letters of the bus, in transactions of its own: each is gone with that, so that doing it twice does nothing.
-    async fn on_bus(&self, job: &mut Job, letters: Vec<DeadLetter>, pattern: Option<&Pattern>) -> Result<(), Error> {
+    /// Letters of the bus, in transactions of its own: each is gone with that, so that doing it twice does nothing. Says
+    /// whether all of them are this node's to deal with.
+    async fn on_bus(&self, job: &mut Job, letters: Vec<DeadLetter>, pattern: Option<&Pattern>) -> Result<bool, Error> {
+        let mut all = true;
         let deed = match job.order.deed {
             Deed::Resubmit => letters::Deed::SendBack(job.order.edit.body()),
             Deed::Purge => letters::Deed::Remove,
@@ -249,6 +269,12 @@ impl Clerk {
             }
         }
         for (at, numbers) in lines.into_values() {
+            if let Some(path) = Path::parse(&at.path)
+                && self.bus.whereabouts(&path).await? != Where::Here
+            {
+                all = false;
+                continue;
+            }
             match self.bus.deal_with_all(&at, &numbers, &deed).await {
                 Ok(done) => {
                     job.done += i64::try_from(done.done).unwrap_or(i64::MAX);
@@ -261,7 +287,7 @@ impl Clerk {
                 Err(error) => refuse(job, numbers.len(), format!("{}: {error}", at.path)),
             }
         }
-        Ok(())
+        Ok(all)
     }
 
     async fn finish(&self, job: &Job, audit: &Audit, now: Timestamp) -> Result<(), Error> {

@@ -25,7 +25,7 @@ pub const SOURCE: &str = "message";
 /// Letters looked at for one page at the most, so that a filter that fits little still answers soon.
 const LOOKED_AT: usize = 10_000;
 /// How often a node looks for work that another one left behind.
-const JOBS_EVERY: Duration = Duration::from_secs(10);
+const JOBS_EVERY: Duration = Duration::from_secs(2);
 /// Bytes of a letter beside the message in it.
 const BESIDE_BYTES: usize = 6 * 1024;
 

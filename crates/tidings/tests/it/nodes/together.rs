@@ -5,40 +5,60 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidings::config::Config;
 use tidings_core::time::ManualClock;
 use tidings_store::Store;
 use tidings_store::memory::Memory;
 
 use crate::bus::{bodies, complete, counts, receive, send};
-use crate::support::{Client, TestServer, server};
+use crate::support::{Client, TestServer, engines, server};
 
-struct Two {
-    store: Arc<dyn Store>,
-    clock: Arc<ManualClock>,
-    a: TestServer,
-    b: TestServer,
+pub struct Two {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<ManualClock>,
+    pub a: TestServer,
+    pub b: TestServer,
 }
 
-async fn two() -> Two {
+pub async fn two() -> Two {
     let clock = server::clock();
-    let store: Arc<dyn Store> = Arc::new(Memory::new(clock.clone()));
-    let a = TestServer::among(Arc::clone(&store), Arc::clone(&clock), None).await;
-    let b = TestServer::among(Arc::clone(&store), Arc::clone(&clock), Some(&a)).await;
-    let two = Two { store, clock, a, b };
+    let store = store(&clock).await;
+    two_over(clock, (Arc::clone(&store), store), |_| {}).await
+}
+
+/// A store that several servers may share: in memory, or on DynamoDB Local.
+pub async fn store(clock: &Arc<ManualClock>) -> Arc<dyn Store> {
+    if engines::is_dynamodb() {
+        // Only its name is needed, which is the tables' prefix.
+        let directory = tempfile::tempdir().unwrap();
+        return server::dynamodb(&server::config(directory.path()), clock).await;
+    }
+    Arc::new(Memory::new(clock.clone()))
+}
+
+/// Two servers, each with the store as it sees it.
+pub async fn two_over(
+    clock: Arc<ManualClock>,
+    (first, second): (Arc<dyn Store>, Arc<dyn Store>),
+    change: fn(&mut Config),
+) -> Two {
+    let a = TestServer::among_with(first, Arc::clone(&clock), None, change).await;
+    let b = TestServer::among_with(Arc::clone(&second), Arc::clone(&clock), Some(&a), change).await;
+    let two = Two { store: second, clock, a, b };
     two.settle().await;
     two
 }
 
 impl Two {
     /// Lets both see each other and divide the work.
-    async fn settle(&self) {
+    pub async fn settle(&self) {
         for _ in 0..3 {
             self.a.services.look_at_nodes().await.unwrap();
             self.b.services.look_at_nodes().await.unwrap();
         }
     }
 
-    fn owner(&self, queue: &str) -> (&TestServer, &TestServer) {
+    pub fn owner(&self, queue: &str) -> (&TestServer, &TestServer) {
         let has = |server: &TestServer| {
             server.services.bus.line(&tidings::bus::Path::queue(queue)).is_ok_and(|line| line.is_ours())
         };
@@ -214,4 +234,9 @@ async fn one_node_watches_the_monitors() {
     two.a.stop().await;
     two.b.services.look_at_nodes().await.unwrap();
     assert!(does(&two.b));
+}
+
+crate::support::on_dynamodb! {
+    rules_tokens_and_inboxes_are_the_same_on_both,
+    a_schedule_fires_once,
 }

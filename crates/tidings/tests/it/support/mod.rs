@@ -1,11 +1,13 @@
 //! What the tests stand on: a server in this process, clients, raw connections, and the real program.
 
 pub mod client;
+pub mod engines;
 pub mod process;
 pub mod raw;
 pub mod server;
 
 pub use client::{Answer, Client};
+pub(crate) use engines::on_dynamodb;
 pub use server::TestServer;
 
 use std::io::Write;

@@ -18,7 +18,7 @@ use tidings_store::memory::Memory;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::Client;
+use super::{Client, engines};
 
 /// When the tests' clocks start.
 pub const START: &str = "2026-03-01T12:00:00Z";
@@ -54,9 +54,15 @@ impl TestServer {
         let clock = clock();
         let mut config = config(data.path());
         change(&mut config);
-        make_tables(&config, &clock).await;
-        let app = App::open(config, surroundings(&clock)).await.unwrap();
-        Self::run(app, data, clock)
+        let surroundings = surroundings(&clock);
+        let app = match config.store.engine {
+            Engine::Embedded => App::open(config, surroundings).await,
+            Engine::DynamoDb => {
+                let store = dynamodb(&config, &clock).await;
+                App::open_among(config, surroundings, store).await
+            }
+        };
+        Self::run(app.unwrap(), data, clock)
     }
 
     /// A server over a store that the test holds, too.
@@ -68,11 +74,22 @@ impl TestServer {
 
     /// One of several servers over one store. All but the first know the administrator's token from the first.
     pub async fn among(store: Arc<dyn Store>, clock: Arc<ManualClock>, first: Option<&Self>) -> Self {
+        Self::among_with(store, clock, first, |_| {}).await
+    }
+
+    pub async fn among_with(
+        store: Arc<dyn Store>,
+        clock: Arc<ManualClock>,
+        first: Option<&Self>,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         let data = tempfile::tempdir().unwrap();
+        let mut config = config(data.path());
+        change(&mut config);
         if let Some(first) = first {
             std::fs::write(data.path().join("admin.token"), first.admin_token()).unwrap();
         }
-        let app = App::open_among(config(data.path()), surroundings(&clock), store).await.unwrap();
+        let app = App::open_among(config, surroundings(&clock), store).await.unwrap();
         Self::run(app, data, clock)
     }
 
@@ -156,7 +173,7 @@ impl Drop for TestServer {
     }
 }
 
-fn config(data: &Path) -> Config {
+pub fn config(data: &Path) -> Config {
     let mut config = Config::default();
     config.set_listen(SocketAddr::from(([127, 0, 0, 1], 0)));
     config.data_dir = data.to_owned();
@@ -164,11 +181,11 @@ fn config(data: &Path) -> Config {
     config.store.reserve_mb = 0;
     // Tests deliver when they want to, so that nothing changes behind their backs.
     config.delivery.enabled = false;
-    if on_dynamodb() {
+    if engines::is_dynamodb() {
         config.store = config::store::Store {
             engine: Engine::DynamoDb,
             region: Some("eu-west-1".to_owned()),
-            endpoint: std::env::var("TIDINGS_DYNAMODB_ENDPOINT").ok(),
+            endpoint: Some(engines::endpoint()),
             // The directory's name is nobody else's.
             table_prefix: format!("{}-", data.file_name().unwrap().to_str().unwrap().trim_start_matches('.')),
             ..config.store
@@ -177,20 +194,15 @@ fn config(data: &Path) -> Config {
     config
 }
 
-/// Whether the servers of this run are to work on DynamoDB: the same tests prove both engines.
-fn on_dynamodb() -> bool {
-    std::env::var("TIDINGS_TEST_ENGINE").is_ok_and(|engine| engine == "dynamodb")
+/// A store of the test's own on DynamoDB Local, with its tables made.
+pub async fn dynamodb(config: &Config, clock: &Arc<ManualClock>) -> Arc<dyn Store> {
+    let ids = Arc::new(SystemIds::default());
+    let dynamo = engine::dynamo(config, Arc::clone(clock) as Arc<dyn Clock>, ids).await.unwrap();
+    tidings_dynamodb::tables::create(&dynamo, &engine::tables::wanted(config.stage)).await.unwrap();
+    Arc::new(dynamo)
 }
 
-async fn make_tables(config: &Config, clock: &Arc<ManualClock>) {
-    if config.store.engine == Engine::DynamoDb {
-        let ids = Arc::new(SystemIds::default());
-        let dynamo = engine::dynamo(config, Arc::clone(clock) as Arc<dyn Clock>, ids).await.unwrap();
-        tidings_dynamodb::tables::create(&dynamo, &engine::tables::wanted(config.stage)).await.unwrap();
-    }
-}
-
-fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
+pub fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
     Surroundings {
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         ids: Arc::new(SystemIds::default()),

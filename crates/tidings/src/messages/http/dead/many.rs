@@ -2,8 +2,9 @@
 
 use axum::Extension;
 use axum::extract::{Path, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -20,6 +21,8 @@ use crate::messages::dead::edit::Edit;
 use crate::messages::dead::job::{self, Deed, Job, Order};
 use crate::messages::dead::{self, DeadLetter};
 use crate::messages::http::create::{created_by, request_ids};
+use crate::nodes::forward::Call;
+use crate::outbound;
 use crate::tokens::{Caller, Scope};
 
 const MOST_IDS: usize = 100;
@@ -156,6 +159,7 @@ async fn resubmit(
     caller: Caller,
     correlation: CorrelationId,
     seed: Seed,
+    headers: HeaderMap,
     body: JsonText,
 ) -> Result<Response, Problem> {
     let fields = body.object()?;
@@ -166,7 +170,7 @@ async fn resubmit(
             return Err(Problem::invalid(errors.collect()));
         }
     };
-    let asker = Asker { services: &services, caller: &caller, correlation: &correlation.0 };
+    let asker = Asker { services: &services, caller: &caller, correlation: &correlation.0, headers: &headers };
     match which {
         Which::Ids(ids) => asker.resubmit_each(ids, &edit, seed).await,
         Which::Where(pattern) => asker.begin(Deed::Resubmit, Some(pattern), edit, seed).await,
@@ -179,10 +183,11 @@ async fn purge(
     caller: Caller,
     correlation: CorrelationId,
     seed: Seed,
+    headers: HeaderMap,
     body: JsonText,
 ) -> Result<Response, Problem> {
     let which = Which::read(&body.object()?).map_err(Problem::invalid)?;
-    let asker = Asker { services: &services, caller: &caller, correlation: &correlation.0 };
+    let asker = Asker { services: &services, caller: &caller, correlation: &correlation.0, headers: &headers };
     match which {
         Which::Ids(ids) => asker.purge_each(ids).await,
         Which::Where(pattern) => asker.begin(Deed::Purge, Some(pattern), Edit::default(), seed).await,
@@ -200,6 +205,7 @@ struct Asker<'a> {
     services: &'a Services,
     caller: &'a Caller,
     correlation: &'a str,
+    headers: &'a HeaderMap,
 }
 
 impl Asker<'_> {
@@ -259,6 +265,11 @@ impl Asker<'_> {
 
     async fn send_back(&self, id: String, letter: &DeadLetter, edit: &Edit) -> Result<OneAnswer, Problem> {
         let correlation = CorrelationId(self.correlation.to_owned());
+        let fields = json!({ "payload": edit.payload, "target": edit.target, "body": edit.body });
+        let path = format!("/dead-letters/{id}/resubmit");
+        if let Some(answer) = self.at_owner(letter, &Method::POST, &path, &fields).await? {
+            return answer.into_answer(id);
+        }
         let back = send_back_one(self.services, self.caller, &correlation, letter, edit).await;
         one(id, back.map(|back| (201, Some(back.message_id), Some(back.sequence_number))))
     }
@@ -269,6 +280,11 @@ impl Asker<'_> {
             let letter = dead::get(&*self.services.store, &id).await?;
             if let Some(letter) = letter.as_ref().filter(|letter| letter.bus.is_some()) {
                 let correlation = CorrelationId(self.correlation.to_owned());
+                let path = format!("/dead-letters/{id}");
+                if let Some(answer) = self.at_owner(letter, &Method::DELETE, &path, &Value::Null).await? {
+                    items.push(answer.into_answer(id)?);
+                    continue;
+                }
                 let outcome = remove_one(self.services, self.caller, &correlation, letter).await;
                 items.push(one(id, outcome.map(|()| (204, None, None)))?);
                 continue;
@@ -294,6 +310,25 @@ impl Asker<'_> {
             });
         }
         Ok(answer(items, 204))
+    }
+
+    /// What the node says that has the line of a letter, asked as the caller; `None` if that is this one.
+    async fn at_owner(
+        &self,
+        letter: &DeadLetter,
+        method: &Method,
+        path: &str,
+        fields: &Value,
+    ) -> Result<Option<Elsewhere>, Problem> {
+        let line = letter.bus.as_ref().and_then(|at| crate::bus::Path::parse(&at.path));
+        let Some(line) = line else { return Ok(None) };
+        let mut headers = self.headers.clone();
+        // The key is for all of them together.
+        headers.remove(crate::http::IDEMPOTENCY_KEY);
+        let body = if fields.is_null() { Bytes::new() } else { Bytes::from(fields.to_string()) };
+        let correlation = CorrelationId(self.correlation.to_owned());
+        let call = Call { method, path, query: None, headers: &headers, body: &body, correlation: &correlation };
+        Ok(self.services.at_owner(&line, call).await?.map(Elsewhere))
     }
 
     async fn begin(&self, deed: Deed, pattern: Option<String>, edit: Edit, seed: Seed) -> Result<Response, Problem> {
@@ -342,6 +377,34 @@ pub async fn begin(
     services.messages.new_letter_job.notify_one();
     let job = job::get(&*services.store, &id.to_string()).await?;
     job.ok_or_else(|| Problem::not_found("the job is gone"))
+}
+
+/// What another node answered about one letter.
+struct Elsewhere(outbound::Response);
+
+impl Elsewhere {
+    /// What is nobody's mistake ends the whole call.
+    fn into_answer(self, id: String) -> Result<OneAnswer, Problem> {
+        let Self(answer) = self;
+        let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let text = |name: &str| told.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
+        if answer.status >= 500 {
+            let detail = text("detail").unwrap_or_else(|| "another node could not do it".to_owned());
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail).retry_after(1));
+        }
+        let error = |error: &Value| {
+            let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            FieldError::new(text("field"), text("message"))
+        };
+        let errors = told.get("errors").and_then(Value::as_array).map(|all| all.iter().map(error).collect());
+        Ok(OneAnswer {
+            id,
+            status: answer.status,
+            message_id: text("messageId"),
+            sequence_number: told.get("sequenceNumber").and_then(Value::as_u64),
+            errors: errors.unwrap_or_default(),
+        })
+    }
 }
 
 /// What became of one; what is nobody's mistake ends the whole call.

@@ -53,6 +53,7 @@ pub fn routes() -> Vec<Route> {
             .answer::<DeadLetterView>(200, "The dead letter with every attempt"),
         Route::new(Method::POST, "/dead-letters/{id}/resubmit", "Send a dead letter again, as a new message", resubmit)
             .scopes(&[Scope::Operate])
+            .at_owner()
             .body::<EditBody>()
             .answer::<AgainView>(
                 201,
@@ -61,6 +62,7 @@ pub fn routes() -> Vec<Route> {
             .answer_empty(409, "Somebody has received it from the bus, or it has just gone"),
         Route::new(Method::DELETE, "/dead-letters/{id}", "Throw a dead letter away; its message stays failed", discard)
             .scopes(&[Scope::Operate])
+            .at_owner()
             .answer_empty(204, "It is gone"),
     ];
     routes.extend(many::routes());
