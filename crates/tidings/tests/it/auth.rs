@@ -201,3 +201,7 @@ async fn requests_beyond_the_rate_are_429() {
     server.clock.advance(Duration::from_secs(1));
     assert!(server.client().stored().await.is_empty());
 }
+
+crate::support::on_dynamodb! {
+    requests_beyond_the_rate_are_429,
+}

@@ -19,6 +19,7 @@ mod correlation;
 mod crash;
 mod cursors;
 mod duplicates;
+mod engines;
 mod envelopes;
 mod faults;
 mod idempotency;

@@ -238,3 +238,8 @@ async fn a_message_may_outlive_its_alert() {
     assert_eq!(client.get("/api/messages").await.json()["items"][0]["status"], "completed");
     assert!(alerts(&client, "?startDate=2025-12-01&endDate=2025-12-01").await.is_empty());
 }
+
+crate::support::on_dynamodb! {
+    a_persons_change_is_mailed_once,
+    a_mail_server_that_is_away_for_31_seconds_is_tried_until_it_is_back,
+}

@@ -305,3 +305,14 @@ async fn attributes_are_found_where_the_configuration_says() {
     );
     assert_eq!(json!([alert["Category"], alert["Area"]]), json!(["Delete", "Process"]));
 }
+
+crate::support::on_dynamodb! {
+    an_event_becomes_a_record_with_the_seeds_attributes,
+    all_documented_actions_are_known_and_new_ones_welcome,
+    other_areas_are_ignored_and_old_events_expired,
+    an_event_has_at_most_400_kilobytes,
+    duplicates_are_known_and_collisions_kept,
+    an_event_without_ids_gets_them,
+    an_alert_is_gone_after_90_days,
+    attributes_are_found_where_the_configuration_says,
+}

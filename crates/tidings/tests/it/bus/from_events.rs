@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{counts, receive, receive_one};
-use crate::support::TestServer;
+use crate::support::{TestServer, engines};
 
 fn rule(entity: &str) -> Value {
     json!({
@@ -12,7 +12,8 @@ fn rule(entity: &str) -> Value {
     })
 }
 
-// SX-05: the message is there as soon as the event is acknowledged, and the event knows its number.
+// SX-05: the message is there as soon as the event is acknowledged, and the event knows its number; where nodes share the
+// store, the queue's owner gives it one afterwards.
 #[tokio::test]
 async fn a_rule_puts_an_event_on_a_queue() {
     let server = TestServer::start().await;
@@ -30,7 +31,8 @@ async fn a_rule_puts_an_event_on_a_queue() {
     let stored = client.get("/events/e-1").await.expect(200).json();
     let queue = &stored["outcome"]["queue"][0];
     assert_eq!((queue["entity"].as_str(), queue["rule"].as_str()), (Some("orders"), Some("to-orders")));
-    assert_eq!(queue["sequence_number"], got["sequenceNumber"]);
+    let number = if engines::is_dynamodb() { &Value::Null } else { &got["sequenceNumber"] };
+    assert_eq!(&queue["sequence_number"], number);
     // A duplicate of the event puts nothing on the queue.
     client.post("/events", &event).await.expect(202);
     assert_eq!(counts(&client, "orders").await["incoming"], 1);
@@ -121,4 +123,8 @@ async fn a_push_subscription_makes_webhook_messages() {
     assert!(!items.to_string().contains("whsec_"));
     let bad = json!({ "push": { "url": "ftp://x", "secret": "" } });
     assert_eq!(client.put("/bus/t/subscriptions/hook", &bad).await.bad_fields(), ["push.url", "push.secret"]);
+}
+
+crate::support::on_dynamodb! {
+    a_rule_puts_an_event_on_a_queue,
 }

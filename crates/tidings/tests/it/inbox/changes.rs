@@ -317,3 +317,7 @@ async fn bodies_that_are_no_batch_are_refused() {
         .await
         .expect(200);
 }
+
+crate::support::on_dynamodb! {
+    a_changed_score_tells_every_group_of_the_product_once,
+}

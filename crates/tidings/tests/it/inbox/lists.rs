@@ -231,3 +231,9 @@ async fn entries_link_to_what_they_are_about() {
     let page = rig.page("user=u1").await;
     assert_eq!(page["items"][0]["link"], "https://portal.example.com/products/a%2Fb%20c/questions/Q%261?t=compliance");
 }
+
+crate::support::on_dynamodb! {
+    an_entry_has_every_field_and_the_newest_comes_first,
+    unread_read_and_all,
+    the_type_is_a_filter_with_every_status,
+}

@@ -110,3 +110,7 @@ async fn only_operators_change_it() {
     user.get("/notification-map").await.problem(403);
     rig.server.client_for(&["operate"]).await.delete("/notification-map/p/g").await.expect(204);
 }
+
+crate::support::on_dynamodb! {
+    entries_are_made_replaced_listed_and_removed,
+}

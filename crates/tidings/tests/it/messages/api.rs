@@ -314,3 +314,8 @@ async fn a_message_says_its_state_in_the_shared_words() {
     let refused = look(&client, &made).await;
     assert_eq!((&refused["status"], &refused["state"]), (&json!("failed"), &json!("dead_lettered")));
 }
+
+crate::support::on_dynamodb! {
+    a_message_has_the_seeds_attributes,
+    a_message_is_gone_after_90_days,
+}

@@ -112,3 +112,8 @@ async fn a_page_goes_on_where_the_one_before_ended() {
     let next = client.get(&format!("/api/messages?limit=2&cursor={}", page.cursor().unwrap())).await.expect(200).json();
     assert_eq!(next["items"][0]["payload"]["text"], "3");
 }
+
+crate::support::on_dynamodb! {
+    every_combination_of_filters_finds_exactly_what_fits,
+    a_date_means_its_whole_day,
+}

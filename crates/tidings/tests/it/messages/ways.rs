@@ -111,3 +111,7 @@ async fn what_a_rule_makes_is_counted_delivered_and_shown_with_its_event() {
     let kinds: Vec<_> = trace["items"].as_array().unwrap().iter().map(|step| step["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["event", "rule", "message", "message"]);
 }
+
+crate::support::on_dynamodb! {
+    a_transition_of_what_has_changed_meanwhile_is_a_conflict,
+}

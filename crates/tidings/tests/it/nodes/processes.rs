@@ -25,8 +25,7 @@ pub struct Node {
 
 /// The program on DynamoDB Local, with tables of this test's own.
 pub fn on_dynamodb(directory: &Path, prefix: &str, arguments: &[&str]) -> Command {
-    let endpoint = std::env::var("TIDINGS_DYNAMODB_ENDPOINT")
-        .expect("this test needs DynamoDB Local: run it with scripts/with-dynamodb-local");
+    let endpoint = crate::support::engines::endpoint();
     let mut command = tidings(directory, arguments);
     command
         .env("TIDINGS__STORE__ENGINE", "dynamodb")

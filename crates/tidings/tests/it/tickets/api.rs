@@ -156,3 +156,11 @@ async fn tickets_survive_a_restart() {
     let listed = server.client().get("/tickets?caller=%2B491701234567").await.expect(200).json();
     assert_eq!(listed["tickets"], json!([ticket]));
 }
+
+crate::support::on_dynamodb! {
+    a_ticket_is_opened_with_the_seeds_attributes,
+    a_ticket_is_found_by_its_id_alone,
+    bad_tickets_are_refused_with_every_mistake,
+    a_key_opens_one_ticket_and_adds_one_comment,
+    production_does_not_mix_with_a_trial,
+}

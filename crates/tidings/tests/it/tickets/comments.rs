@@ -125,3 +125,8 @@ async fn a_full_ticket_says_so_and_loses_nothing() {
     comment(&agent, &ticket, "a short one still fits").await;
     assert_eq!(server.client().stored().await.len(), added + 2);
 }
+
+crate::support::on_dynamodb! {
+    a_comment_goes_to_the_end_and_moves_updated_at,
+    bad_comments_are_refused,
+}

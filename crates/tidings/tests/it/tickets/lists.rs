@@ -100,3 +100,7 @@ async fn a_page_of_large_tickets_is_shorter() {
     }
     assert_eq!(seen, made);
 }
+
+crate::support::on_dynamodb! {
+    a_callers_tickets_come_newest_first,
+}

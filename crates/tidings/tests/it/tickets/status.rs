@@ -68,3 +68,7 @@ async fn a_closed_ticket_is_kept_for_90_days() {
     let listed = server.client().get("/tickets?caller=c").await.expect(200).json();
     assert_eq!(listed["tickets"], json!([kept]));
 }
+
+crate::support::on_dynamodb! {
+    a_ticket_moves_through_its_states,
+}
