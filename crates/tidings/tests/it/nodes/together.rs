@@ -107,6 +107,17 @@ async fn entities_are_divided_and_either_node_answers_for_all() {
 }
 
 #[tokio::test]
+async fn a_new_queue_can_be_sent_to_on_every_node_at_once() {
+    let two = two().await;
+    two.a.client().put("/bus/new", &json!({})).await.expect(201);
+    send(&two.b.client(), "new", "hello").await;
+    two.settle().await;
+    two.owner("new").0.services.bus.collect_posts().await.unwrap();
+    assert_eq!(all_of(&two.b.client(), "new").await, ["hello"]);
+    two.b.client().post_as("/bus/none/messages", "text/plain", "x".to_owned()).await.expect(410);
+}
+
+#[tokio::test]
 async fn a_change_of_an_entity_is_seen_on_the_other_node() {
     let two = two().await;
     let (a, b) = (two.a.client(), two.b.client());
