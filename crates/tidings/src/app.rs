@@ -175,6 +175,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         alerts::accounts::table(),
         alerts::digest::table(),
         alerts::poller::table(),
+        sources::stream::table(),
         push::table(),
         schedules::table(),
         tickets::table(),

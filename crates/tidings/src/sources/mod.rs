@@ -1,5 +1,5 @@
 //! Places that are asked for events (`[[sources]]`), as opposed to those that send them: the audit log of Azure DevOps
-//! (`alerts::poller`).
+//! (`alerts::poller`) and the stream of a DynamoDB table (`stream`).
 //!
 //! Here is what they have in common: one node asks for all, a turn that fails is made again, later and later, and how
 //! each of them fares can be seen (`board`, `metrics`).
@@ -7,6 +7,7 @@
 pub mod board;
 pub mod http;
 pub mod metrics;
+pub mod stream;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use tokio::sync::watch;
 use crate::alerts::poller::Poller;
 use crate::app::Services;
 use crate::config::sources::{Kind, Source as Settings};
+use crate::sources::stream::Reader;
 use crate::workers::turned_true;
 
 /// One place that is asked.
@@ -208,7 +210,8 @@ impl Services {
                 None => continue,
                 Some(Kind::AzureDevOps) => Poller::new(self, settings.clone())
                     .map(|poller| self.workers.run("audit-log", Asker::new(self, settings, poller).run(stop))),
-                Some(Kind::DynamoDbStream) => continue,
+                Some(Kind::DynamoDbStream) => Reader::new(self, settings)
+                    .map(|reader| self.workers.run("stream", Asker::new(self, settings, reader).run(stop))),
             };
             if let Err(error) = started {
                 tracing::error!(source = settings.name, error, "a source cannot be asked");
