@@ -36,6 +36,7 @@ mod requests;
 mod retention;
 mod rules;
 mod schedules;
+mod sources;
 mod streams;
 mod support;
 mod tickets;
