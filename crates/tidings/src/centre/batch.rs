@@ -1,12 +1,14 @@
 //! Records of a table's stream as they come, from a Lambda function or read from the stream itself: each becomes an event,
 //! or a dead letter if it cannot be understood, and each has an outcome of its own.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Write};
 use uuid::Uuid;
 
-use super::change::{Change, Malformed};
+use super::change::{self, Change, Malformed};
 use crate::app::Services;
 use crate::channel::stream;
 use crate::ingest::{Arrival, Companions, Receipt};
@@ -26,12 +28,42 @@ pub enum Outcome {
     NotStored(Error),
 }
 
-/// Takes records in; answers for each, in order.
+/// Takes records in; answers for each, in order. Changes of one item follow each other: the next is not taken before the
+/// one before it is stored, nor if that could not be.
 ///
 /// # Errors
 ///
 /// If the store does not answer. Some may be stored: the same again is safe.
 pub async fn take(services: &Services, records: &[Value], correlation_id: &str) -> Result<Vec<Outcome>, Error> {
+    let mut outcomes: Vec<Outcome> = Vec::with_capacity(records.len());
+    let mut rest = records;
+    while !rest.is_empty() {
+        if outcomes.iter().any(|outcome| matches!(outcome, Outcome::NotStored(_))) {
+            let later = |_: &Value| Outcome::NotStored(Error::Throttled("one before it was not stored".to_owned()));
+            outcomes.extend(rest.iter().map(later));
+            break;
+        }
+        let (run, after) = rest.split_at(run(rest));
+        outcomes.extend(take_run(services, run, correlation_id).await?);
+        rest = after;
+    }
+    let filtered = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Accepted { matched: false })).count();
+    services.metrics.rules("unmatched", filtered as u64);
+    Ok(outcomes)
+}
+
+/// How many records from the first on are of different items.
+fn run(records: &[Value]) -> usize {
+    let mut items = HashSet::new();
+    let again = records.iter().position(|record| {
+        let item = change::item_of(record).map(ToString::to_string);
+        item.is_some_and(|item| !items.insert(item))
+    });
+    again.unwrap_or(records.len())
+}
+
+/// Takes in records that have nothing to do with each other, at once.
+async fn take_run(services: &Services, records: &[Value], correlation_id: &str) -> Result<Vec<Outcome>, Error> {
     let (arrivals, malformed) = arrivals(services, records, correlation_id, services.clock.now());
     let receipts = services.ingest.accept_each(arrivals).await?;
     let mut outcomes = Vec::with_capacity(records.len());
@@ -45,8 +77,6 @@ pub async fn take(services: &Services, records: &[Value], correlation_id: &str) 
         }
         outcomes.push(outcome);
     }
-    let filtered = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Accepted { matched: false })).count();
-    services.metrics.rules("unmatched", filtered as u64);
     Ok(outcomes)
 }
 
@@ -136,4 +166,26 @@ fn dead_letter(
     // What an item cannot hold, a text can.
     let forms = [record.clone(), record.to_string().into(), "left out: too large".into()];
     forms.into_iter().find_map(|record| letter(record).ok().filter(fits))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_run_ends_before_an_item_comes_again() {
+        let of = |item: &str| json!({ "dynamodb": { "Keys": { "id": { "S": item } } } });
+        let nameless = json!({ "eventName": "INSERT" });
+        for (records, length) in [
+            (vec![], 0),
+            (vec![of("a")], 1),
+            (vec![of("a"), of("b"), of("a"), of("c")], 2),
+            (vec![of("a"), of("a")], 1),
+            (vec![nameless.clone(), nameless, of("a"), of("b")], 4),
+        ] {
+            assert_eq!(run(&records), length, "{records:?}");
+        }
+    }
 }

@@ -81,6 +81,12 @@ pub fn is_known(record: &Value) -> bool {
     record.get("eventName").and_then(Value::as_str).and_then(EventName::parse).is_some()
 }
 
+/// Which item a record is about, if it says so.
+#[must_use]
+pub fn item_of(record: &Value) -> Option<&Value> {
+    part(record, "Keys")
+}
+
 /// When the stream says that an item changed.
 #[must_use]
 pub fn changed_at(record: &Value) -> Option<Timestamp> {

