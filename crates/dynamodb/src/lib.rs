@@ -33,6 +33,7 @@ mod counts;
 mod each;
 mod expression;
 mod failure;
+mod keys;
 mod options;
 mod read;
 mod retry;
@@ -40,6 +41,7 @@ pub mod tables;
 mod transact;
 
 pub use counts::Counts;
+pub use keys::{KeyChain, Keys};
 pub use options::{Identity, Options};
 pub use retry::Policy;
 

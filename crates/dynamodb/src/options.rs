@@ -68,7 +68,7 @@ impl Options {
         Ok(Client::from_conf(config.build()))
     }
 
-    async fn shared(&self) -> SdkConfig {
+    pub(crate) async fn shared(&self) -> SdkConfig {
         let region = self.region.clone().map(Region::new);
         match &self.identity {
             // Asks nobody, and loads neither certificates nor profiles.

@@ -41,6 +41,7 @@ use crate::rules::notice::Settings;
 use crate::rules::{self, Rules};
 use crate::schedules::Schedules;
 use crate::secrets;
+use crate::sources;
 use crate::tickets::callers::Callers;
 use crate::tickets::{self, Tickets};
 use crate::tokens::{self, NewToken, Scope, Tokens};
@@ -96,6 +97,8 @@ pub struct Parts {
     pub figures: Arc<Figures>,
     pub bus: Arc<Bus>,
     pub incidents: Arc<Incidents>,
+    /// How the places fare that are asked for events.
+    pub sources: sources::board::Board,
     /// Who else works on the store; none on one that nobody can share.
     pub nodes: Option<Arc<Nodes>>,
     pub(crate) forwarder: Option<Forwarder>,
@@ -172,6 +175,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         alerts::accounts::table(),
         alerts::digest::table(),
         alerts::poller::table(),
+        sources::stream::table(),
         push::table(),
         schedules::table(),
         tickets::table(),
@@ -242,7 +246,6 @@ impl App {
         let Opened { store, embedded, shared, metrics } = opened;
         let (nodes, forwarder) = open::nodes(&config, &store, &clock, &*ids, shared).await?;
         let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
-        let limit = limit_file.map(appender).transpose()?;
         let workers = Workers::default();
         let bus = bus::open(&config, &store, &clock, &ids, workers.stopping(), nodes.as_ref()).await?;
         let (live, arrivals): (Live, Arc<inbox::Live>) = Default::default();
@@ -294,8 +297,9 @@ impl App {
             bus,
             nodes,
             forwarder,
+            sources: sources::board::Board::default(),
             workers,
-            limit,
+            limit: limit_file.map(appender).transpose()?,
             limits: RequestLimits::of(&config.limits),
             reload: Reload::new(reload, &config),
             config,
@@ -387,7 +391,7 @@ impl Services {
         if self.config.delivery.enabled {
             messages::deliver::start(self);
         }
-        self.start_audit_pollers();
+        self.start_sources();
         alerts::digest::start(self);
         self.start_parameter_refresh();
         messages::dead::start(self);

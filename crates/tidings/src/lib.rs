@@ -34,6 +34,7 @@ pub mod reload;
 pub mod rules;
 pub mod schedules;
 pub mod secrets;
+pub mod sources;
 pub mod tickets;
 pub mod tokens;
 pub mod trace;

@@ -1,7 +1,7 @@
 //! Asks Azure DevOps for its audit log, for organisations that have no stream (`[[sources]] kind = "azure-devops"`).
 //!
 //! Each turn reads a window of time, page by page, and notes after each page how far it came. Windows overlap, because
-//! the log itself is late at times; what comes twice is a duplicate. A turn that fails is made again, later and later.
+//! the log itself is late at times; what comes twice is a duplicate.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -18,14 +18,13 @@ use serde_json::value::RawValue;
 use tidings_core::json;
 use tidings_core::time::{self, Timestamp};
 use tidings_store::{Item, Key, KeyKind, Table, Write};
-use tokio::sync::watch;
 
 use super::shapes::Found;
 use crate::app::Services;
 use crate::channel::answer::retry_after;
 use crate::config::sources::{Source, Start};
 use crate::outbound::{Outbound, Request, Response};
-use crate::workers::turned_true;
+use crate::sources::{self, Failed, Trouble, Turn};
 
 const HOST: &str = "https://auditservice.dev.azure.com";
 const API_VERSION: &str = "7.1-preview.1";
@@ -38,8 +37,6 @@ const OVERLAP: Duration = Duration::from_secs(600);
 const LOG_DAYS: u64 = 90;
 /// Pages of one turn; the next one goes on from there.
 const PAGES: usize = 1000;
-/// The longest wait after a failure.
-const LONGEST_WAIT: Duration = Duration::from_secs(900);
 
 /// How far each source has been read.
 #[must_use]
@@ -76,26 +73,6 @@ pub struct Polled {
     pub unfinished: bool,
 }
 
-/// Why a turn failed, and how long the other side wants us to wait.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
-pub struct Failed {
-    why: String,
-    pub after: Option<Duration>,
-}
-
-impl From<String> for Failed {
-    fn from(why: String) -> Self {
-        Self { why, after: None }
-    }
-}
-
-impl From<tidings_store::Error> for Failed {
-    fn from(error: tidings_store::Error) -> Self {
-        error.to_string().into()
-    }
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Page<'a> {
@@ -119,8 +96,6 @@ pub struct Poller {
     source: Source,
     outbound: Outbound,
     url: Url,
-    /// Turns that failed in a row.
-    failures: u32,
 }
 
 impl Poller {
@@ -136,49 +111,7 @@ impl Poller {
             .map_err(|()| format!("source {}: the address takes no path", source.name))?
             .pop_if_empty()
             .extend([organization.as_str(), "_apis", "audit", "auditlog"]);
-        Ok(Self { services: services.clone(), source, outbound, url, failures: 0 })
-    }
-
-    /// Asks until the server stops.
-    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        let work = format!("source/{}", self.source.name);
-        self.services.offer(&work);
-        loop {
-            let wait = if self.services.does(&work) { self.turn().await } else { self.pause() };
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = turned_true(&mut stop) => return,
-            }
-        }
-    }
-
-    /// One turn, and the wait until the next.
-    pub async fn turn(&mut self) -> Duration {
-        match self.activate().await {
-            Ok(polled) => {
-                self.failures = 0;
-                let source = &self.source.name;
-                tracing::debug!(source, pages = polled.pages, accepted = polled.accepted, "the audit log was read");
-                if polled.unfinished { Duration::ZERO } else { self.pause() }
-            }
-            Err(failed) => {
-                self.failures = self.failures.saturating_add(1);
-                let wait = self.backoff(failed.after);
-                let (source, seconds) = (&self.source.name, wait.as_secs());
-                tracing::warn!(source, error = %failed, seconds, "the audit log cannot be read; it will be tried again");
-                wait
-            }
-        }
-    }
-
-    const fn pause(&self) -> Duration {
-        Duration::from_secs(self.source.poll_seconds)
-    }
-
-    /// Twice as long after each failure in a row, up to a quarter of an hour; or as long as the other side says.
-    fn backoff(&self, asked: Option<Duration>) -> Duration {
-        let doubled = self.pause().saturating_mul(2_u32.saturating_pow(self.failures.min(16)));
-        doubled.min(LONGEST_WAIT.max(self.pause())).max(asked.unwrap_or_default())
+        Ok(Self { services: services.clone(), source, outbound, url })
     }
 
     /// Reads one window, or what is left of one that was broken off.
@@ -198,7 +131,7 @@ impl Poller {
         let mut window = checkpoint.window.clone().unwrap_or_else(fresh);
         while polled.pages < PAGES {
             let response = self.ask(&window).await?;
-            let text = json::text(&response.body).map_err(|why| why.0)?;
+            let text = json::text(&response.body).map_err(|why| Failed::new(Trouble::Unreadable, why.0))?;
             let page = read_page(text)?;
             polled.pages += 1;
             polled.entries += page.decorated_audit_log_entries.len();
@@ -206,7 +139,8 @@ impl Poller {
             let next = page.continuation_token.filter(|token| page.has_more && !token.is_empty());
             match next {
                 Some(token) if token == window.token => {
-                    return Err(format!("the audit log gives the token {token:?} for the page after itself").into());
+                    let why = format!("the audit log gives the token {token:?} for the page after itself");
+                    return Err(Failed::new(Trouble::Unreadable, why));
                 }
                 Some(token) => {
                     window.token = token;
@@ -237,8 +171,7 @@ impl Poller {
 
     async fn note(&self, checkpoint: &Checkpoint) -> Result<(), Failed> {
         let item = Item::from_record(checkpoint)?;
-        let work = format!("source/{}", self.source.name);
-        let fence = self.services.nodes.as_ref().and_then(|nodes| nodes.fence(&work));
+        let fence = self.services.fence_of_source(&self.source.name);
         Ok(self.services.store.transact(std::iter::once(Write::put(table(), item)).chain(fence).collect()).await?)
     }
 
@@ -251,6 +184,10 @@ impl Poller {
         for bad in receipts.iter().filter(|receipt| receipt.status == "rejected") {
             let (source, id, errors) = (&self.source.name, &bad.event_id, &bad.errors);
             tracing::warn!(source, ?id, ?errors, "an entry of the audit log is refused");
+        }
+        for result in ["accepted", "duplicate", "rejected"] {
+            let count = receipts.iter().filter(|receipt| receipt.status == result).count();
+            self.services.metrics.sources.records(&self.source.name, result, count as u64);
         }
         Ok(receipts.iter().filter(|receipt| receipt.status == "accepted").count())
     }
@@ -274,39 +211,43 @@ impl Poller {
             headers.insert(AUTHORIZATION, value);
         }
         let request = Request { method: Method::GET, url, headers, body: Bytes::new() };
-        let response = self.outbound.send_up_to(request, ANSWER_BYTES).await.map_err(|error| error.to_string())?;
+        let response = self.outbound.send_up_to(request, ANSWER_BYTES).await;
+        let response = response.map_err(|error| Failed::new(Trouble::Unreachable, error.to_string()))?;
         match response.status {
             200 if response.body.len() < ANSWER_BYTES => Ok(response),
-            200 => Err(format!("the audit log's answer has more than {ANSWER_BYTES} bytes").into()),
+            200 => {
+                let why = format!("the audit log's answer has more than {ANSWER_BYTES} bytes");
+                Err(Failed::new(Trouble::Unreadable, why))
+            }
             // Azure DevOps shows its sign-in page to whoever has no valid token, with 203 or a redirect.
             status @ (203 | 302 | 401 | 403) => {
-                Err(format!("Azure DevOps answered {status}: the token is not valid, or lacks `vso.auditlog`").into())
+                let why = format!("Azure DevOps answered {status}: the token is not valid, or lacks `vso.auditlog`");
+                Err(Failed::new(Trouble::Denied, why))
             }
             status => {
+                let trouble = if status == 404 { Trouble::Missing } else { Trouble::Throttled };
                 let after = retry_after(&response.headers, self.services.clock.now());
-                Err(Failed { why: format!("Azure DevOps answered {status}"), after })
+                Err(Failed { after, ..Failed::new(trouble, format!("Azure DevOps answered {status}")) })
             }
         }
     }
 }
 
-fn read_page(text: &str) -> Result<Page<'_>, String> {
+impl sources::Source for Poller {
+    const LONGEST_WAIT: Duration = Duration::from_secs(900);
+
+    async fn look(&mut self) -> Result<Turn, Failed> {
+        let polled = self.activate().await?;
+        let source = &self.source.name;
+        tracing::debug!(source, pages = polled.pages, accepted = polled.accepted, "the audit log was read");
+        let entries = u64::try_from(polled.entries).unwrap_or(u64::MAX);
+        self.services.sources.note(source, |state| state.records = state.records.saturating_add(entries));
+        Ok(Turn { sooner: polled.unfinished.then_some(Duration::ZERO), trouble: None })
+    }
+}
+
+fn read_page(text: &str) -> Result<Page<'_>, Failed> {
     let page = serde_json::from_str::<Page<'_>>(text);
     let page = page.or_else(|_| serde_json::from_str::<Wrapped<'_>>(text).map(|wrapped| wrapped.value));
-    page.map_err(|error| format!("the audit log's answer cannot be read: {error}"))
-}
-
-impl Services {
-    /// Starts asking every audit log that the configuration names.
-    pub(crate) fn start_audit_pollers(&self) {
-        for source in self.config.sources.clone() {
-            if !source.enabled || source.kind != Some(crate::config::sources::Kind::AzureDevOps) {
-                continue;
-            }
-            match Poller::new(self, source) {
-                Ok(poller) => self.workers.run("audit-log", poller.run(self.workers.stopping())),
-                Err(error) => tracing::error!(error, "an audit log cannot be asked"),
-            }
-        }
-    }
+    page.map_err(|error| Failed::new(Trouble::Unreadable, format!("the audit log's answer cannot be read: {error}")))
 }

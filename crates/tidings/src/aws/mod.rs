@@ -1,4 +1,5 @@
-//! Calls to AWS that are one signed POST: SES and Systems Manager. DynamoDB has the SDK, in a crate of its own.
+//! Calls to AWS that are one signed POST: SES, Systems Manager, DynamoDB's streams. The store on DynamoDB has the SDK, in a
+//! crate of its own.
 
 pub mod sigv4;
 

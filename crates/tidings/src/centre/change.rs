@@ -75,6 +75,24 @@ pub fn id_of(record: &Value) -> String {
     }
 }
 
+/// Whether a record says what happened in a word that is known; later versions may have others.
+#[must_use]
+pub fn is_known(record: &Value) -> bool {
+    record.get("eventName").and_then(Value::as_str).and_then(EventName::parse).is_some()
+}
+
+/// Which item a record is about, if it says so.
+#[must_use]
+pub fn item_of(record: &Value) -> Option<&Value> {
+    part(record, "Keys")
+}
+
+/// When the stream says that an item changed.
+#[must_use]
+pub fn changed_at(record: &Value) -> Option<Timestamp> {
+    read_time(&part(record, "ApproximateCreationDateTime")?.to_string()).ok()
+}
+
 /// Where a record comes from: the table, if the record names its stream.
 fn source_of(record: &Value) -> String {
     let arn = record.get("eventSourceARN").and_then(Value::as_str).unwrap_or_default();
@@ -111,6 +129,12 @@ impl Change {
 }
 
 impl Malformed {
+    /// A record that is refused for a reason that reading it did not find.
+    #[must_use]
+    pub fn of(record: &Value, reason: String) -> Self {
+        Self { id: id_of(record), source: source_of(record), reason }
+    }
+
     /// The event that tells of it, with the record as it came. Its id is not the record's, so that the same record is
     /// taken once it has been mended.
     #[must_use]
@@ -186,9 +210,8 @@ fn read(record: &Value) -> Result<Read, String> {
 
 /// When the item changed: as the stream says, else as the item says (S001-40).
 fn happened_at(record: &Value, image: Option<&Image>) -> Option<Timestamp> {
-    let stream = part(record, "ApproximateCreationDateTime").map(ToString::to_string);
     let item = || Some(image?.number("event_time").ok()??.to_string());
-    stream.and_then(|text| read_time(&text).ok()).or_else(|| read_time(&item()?).ok())
+    changed_at(record).or_else(|| read_time(&item()?).ok())
 }
 
 /// What the item's attributes say, in the words of inbox entries.

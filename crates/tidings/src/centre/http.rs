@@ -8,16 +8,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
 use tidings_core::json;
-use tidings_core::time::Timestamp;
-use tidings_store::{Error, Write};
-use uuid::Uuid;
 
-use super::change::{self, Change, Malformed};
+use super::batch::{self, Outcome};
+use super::change;
 use crate::app::Services;
-use crate::channel::stream;
 use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route};
-use crate::ingest::{Arrival, Companions, Receipt};
-use crate::messages::{Message, NewMessage, Status, dead};
 use crate::tokens::Scope;
 
 #[must_use]
@@ -89,62 +84,37 @@ async fn take(
     params.finish()?;
     let body: Value = json::parse(body.text()?)?;
     let records = records(&body, services.limits.batch_events())?;
-    let now = services.clock.now();
-    let (arrivals, malformed) = arrivals(&services, records, &correlation.0, now);
-    let receipts = services.ingest.accept_each(arrivals).await?;
+    let outcomes = batch::take(&services, records, &correlation.0).await?;
     let mut answer = BatchAnswer { records: records.len(), ..BatchAnswer::default() };
-    for ((record, why), receipt) in records.iter().zip(malformed).zip(receipts) {
-        if let Some(message) = answer.count(why, receipt) {
+    for (record, outcome) in records.iter().zip(outcomes) {
+        if let Some(message) = answer.count(outcome) {
             let item_identifier = identifier(record, by_number);
             answer.batch_item_failures.push(Failure { item_identifier: item_identifier.clone() });
             answer.errors.push(Reason { item_identifier, message });
         }
     }
-    services.metrics.rules("unmatched", answer.filtered as u64);
     Ok(Json(StatusCode::OK, answer))
-}
-
-/// What is to be stored of each record, and why some of them mean nothing.
-fn arrivals(
-    services: &Services,
-    records: &[Value],
-    correlation_id: &str,
-    now: Timestamp,
-) -> (Vec<Arrival>, Vec<Option<String>>) {
-    let arrival = |record: &Value| match Change::read(record) {
-        Ok(change) => (Arrival { envelope: change.envelope(correlation_id, now), with: Companions::default() }, None),
-        Err(bad) => {
-            let writes = Vec::from_iter(dead_letter(services, record, &bad, correlation_id, now));
-            let with = Companions { writes, ..Companions::default() };
-            (Arrival { envelope: bad.envelope(record, correlation_id, now), with }, Some(bad.reason))
-        }
-    };
-    records.iter().map(arrival).unzip()
 }
 
 impl BatchAnswer {
     /// Counts what became of a record; gives the reason if it failed.
-    fn count(&mut self, malformed: Option<String>, receipt: Result<Receipt, Error>) -> Option<String> {
-        let receipt = match receipt {
-            Ok(receipt) => receipt,
-            // Not stored, and not the record's fault: it should come again.
-            Err(error) => {
-                tracing::warn!(%error, "a record of a stream was not stored");
-                return Some(format!("it could not be stored: {error}"));
-            }
-        };
-        if malformed.is_some() || receipt.status == "rejected" {
-            self.rejected += 1;
-            return malformed.or_else(|| receipt.errors.first().map(|error| error.message.clone()));
-        }
-        match receipt.status {
-            "duplicate" => self.duplicates += 1,
-            _ => {
+    fn count(&mut self, outcome: Outcome) -> Option<String> {
+        match outcome {
+            Outcome::Accepted { matched } => {
                 self.accepted += 1;
-                self.filtered += usize::from(receipt.matched == 0);
+                self.filtered += usize::from(!matched);
+                None
             }
+            Outcome::Duplicate => {
+                self.duplicates += 1;
+                None
+            }
+            Outcome::Rejected(why) => {
+                self.rejected += 1;
+                Some(why)
+            }
+            Outcome::NotStored(error) => Some(format!("it could not be stored: {error}")),
         }
-        None
     }
 }
 
@@ -171,39 +141,4 @@ fn records(body: &Value, most: usize) -> Result<&[Value], Problem> {
 fn identifier(record: &Value, by_number: bool) -> String {
     let number = record.pointer("/dynamodb/SequenceNumber").and_then(Value::as_str);
     number.filter(|_| by_number).map_or_else(|| change::id_of(record), ToOwned::to_owned)
-}
-
-/// Where somebody will look for a record that cannot be understood, mend it and send it again (S001-39).
-fn dead_letter(
-    services: &Services,
-    record: &Value,
-    bad: &Malformed,
-    correlation_id: &str,
-    now: Timestamp,
-) -> Option<Write> {
-    let name = format!("stream\n{}\n{}", bad.source, bad.id);
-    let letter = |record: Value| {
-        let new = NewMessage {
-            message_id: Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()),
-            created_by: stream::CHANNEL.to_owned(),
-            stage: services.config.stage.as_str(),
-            message_type: stream::MESSAGE_TYPE,
-            payload: Map::from_iter([(stream::RECORD.to_owned(), record)]),
-            correlation_id,
-            channel: stream::CHANNEL,
-            target: Map::new(),
-            secret: None,
-            event_id: None,
-            rule: None,
-            deliver_at: None,
-            keep_seconds: services.messages.keep_seconds(),
-        };
-        let mut message = Message::new(new, now);
-        message.delivery.status = Status::Failed;
-        dead::letter(&message, &format!("{}: {}", bad.id, bad.reason), now)
-    };
-    let fits = |write: &Write| matches!(write, Write::Put { table, item, .. } if table.check_item(item).is_ok());
-    // What an item cannot hold, a text can.
-    let forms = [record.clone(), record.to_string().into(), "left out: too large".into()];
-    forms.into_iter().find_map(|record| letter(record).ok().filter(fits))
 }

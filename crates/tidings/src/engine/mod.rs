@@ -8,13 +8,13 @@ use std::sync::Arc;
 use tidings_core::ids::IdSource;
 use tidings_core::time::Clock;
 use tidings_dynamodb::tables::{Difference, Kind};
-use tidings_dynamodb::{Dynamo, Identity};
+use tidings_dynamodb::{Dynamo, Identity, KeyChain};
 use tidings_store::embedded::{Embedded, Options};
 use tidings_store::{Error, Store};
 
 use crate::app::{StartError, Surroundings};
+use crate::config::Config;
 use crate::config::store::Engine;
-use crate::config::{self, Config};
 use crate::http::{CommitMetrics, Metrics};
 
 /// A store, and what is known of it.
@@ -82,16 +82,31 @@ pub async fn dynamo(config: &Config, clock: Arc<dyn Clock>, ids: Arc<dyn IdSourc
         region: settings.region.clone(),
         endpoint: settings.endpoint.clone(),
         table_prefix: settings.table_prefix.clone(),
-        identity: identity(settings, std::env::var_os("AWS_ACCESS_KEY_ID").is_some()),
+        identity: identity(settings.endpoint.as_deref(), settings.region.as_deref(), keys_in_environment()),
         ..tidings_dynamodb::Options::default()
     };
     Dynamo::open(&options, &crate::app::tables(config.stage.as_str()), clock, ids).await
 }
 
+/// Where the keys for other calls to DynamoDB come from: the same places.
+pub async fn keys(region: Option<&str>, endpoint: Option<&str>) -> KeyChain {
+    let options = tidings_dynamodb::Options {
+        region: region.map(ToOwned::to_owned),
+        endpoint: endpoint.map(ToOwned::to_owned),
+        identity: identity(endpoint, region, keys_in_environment()),
+        ..tidings_dynamodb::Options::default()
+    };
+    KeyChain::load(&options).await
+}
+
+fn keys_in_environment() -> bool {
+    std::env::var_os("AWS_ACCESS_KEY_ID").is_some()
+}
+
 /// DynamoDB Local takes any keys but wants some, and one that runs on this machine should not need made-up ones.
-fn identity(settings: &config::store::Store, keys_in_environment: bool) -> Identity {
-    let local = settings.endpoint.as_deref().is_some_and(is_loopback);
-    if local && settings.region.is_some() && !keys_in_environment {
+fn identity(endpoint: Option<&str>, region: Option<&str>, keys_in_environment: bool) -> Identity {
+    let local = endpoint.is_some_and(is_loopback);
+    if local && region.is_some() && !keys_in_environment {
         return Identity::Keys { access: "local".to_owned(), secret: "local".to_owned() };
     }
     Identity::Standard
@@ -127,12 +142,9 @@ mod tests {
 
     #[test]
     fn only_a_local_endpoint_gets_made_up_keys() {
-        let at = |endpoint: &str| config::store::Store {
-            endpoint: Some(endpoint.to_owned()),
-            region: Some("us-east-1".to_owned()),
-            ..config::store::Store::default()
+        let made_up = |endpoint: &str, known: bool| {
+            matches!(identity(Some(endpoint), Some("us-east-1"), known), Identity::Keys { .. })
         };
-        let made_up = |endpoint: &str, known: bool| matches!(identity(&at(endpoint), known), Identity::Keys { .. });
         assert!(made_up("http://127.0.0.1:8000", false) && made_up("http://localhost:8000", false));
         assert!(made_up("http://[::1]:8000", false));
         assert!(!made_up("http://127.0.0.1:8000", true), "the environment's own come first");

@@ -13,6 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::figures::Tally;
 use crate::messages::metrics::DeliveryMetrics;
+use crate::sources::metrics::SourceMetrics;
 
 /// From half a millisecond to about half a minute.
 const SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
@@ -56,6 +57,7 @@ pub struct Metrics {
     /// The same, for the figures that are kept.
     pub tally: Tally,
     pub delivery: DeliveryMetrics,
+    pub sources: SourceMetrics,
 }
 
 /// The counters of one route, looked up once.
@@ -84,6 +86,7 @@ impl Default for Metrics {
             connections: Gauge::default(),
             tally: Tally::default(),
             delivery: DeliveryMetrics::default(),
+            sources: SourceMetrics::default(),
             registry: Registry::default(),
         };
         registry.register("http_requests", "HTTP requests by route and class of status", metrics.requests.clone());
@@ -111,6 +114,7 @@ impl Default for Metrics {
         );
         registry.register("http_connections", "Open HTTP connections", metrics.connections.clone());
         metrics.delivery.register(&mut registry);
+        metrics.sources.register(&mut registry);
         Self { registry, ..metrics }
     }
 }

@@ -59,6 +59,7 @@ pub fn routes() -> Vec<Route> {
     routes.extend(crate::audit::http::routes());
     routes.extend(crate::tokens::http::routes());
     routes.extend(crate::schedules::http::routes());
+    routes.extend(crate::sources::http::routes());
     routes.extend(crate::bus::http::routes());
     routes.extend(crate::incidents::http::routes());
     routes.extend(crate::tickets::http::routes());

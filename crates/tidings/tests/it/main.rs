@@ -37,6 +37,7 @@ mod requests;
 mod retention;
 mod rules;
 mod schedules;
+mod sources;
 mod streams;
 mod support;
 mod tickets;

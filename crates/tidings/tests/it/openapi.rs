@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Answer, TestServer};
 
 /// Written by hand, so that a route that vanishes, or comes unnoticed, is noticed.
-const EXPECTED: [&str; 142] = [
+const EXPECTED: [&str; 143] = [
     "DELETE /api/schedules/{name}",
     "DELETE /authorized-accounts",
     "DELETE /bus/{entity}",
@@ -79,6 +79,7 @@ const EXPECTED: [&str; 142] = [
     "GET /rules",
     "GET /rules/{name}",
     "GET /service-requests/{serviceRequestId}",
+    "GET /sources",
     "GET /tickets",
     "GET /tickets/{ticket_id}",
     "GET /tokens",

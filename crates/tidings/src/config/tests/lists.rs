@@ -137,6 +137,23 @@ name = "c"
 kind = "dynamodb-streams"
 [[message_types]]
 name = "m"
+[[sources]]
+name = "d"
+kind = "dynamodb-stream"
+table = "a/b"
+token = "x"
+[[sources]]
+name = "e"
+kind = "dynamodb-stream"
+table = "scores"
+stream_arn = "arn:aws:dynamodb:us-east-1:123456789012:table/scores"
+region = "Ireland"
+poll_seconds = 0
+endpoint = "streams"
+[[sources]]
+name = "f"
+kind = "dynamodb-stream"
+stream_arn = "arn:aws:dynamodb:us-east-1:123456789012:table/scores/stream/2026-01-01T00:00:00.000"
 "#,
         &[
             "tidings.toml:1: `sources[0].organization` is missing",
@@ -145,6 +162,15 @@ name = "m"
             "tidings.toml:9: `sources[2].kind` must be \"azure-devops\" or \"dynamodb-stream\", not \
              \"dynamodb-streams\"; did you mean \"dynamodb-stream\"?",
             "tidings.toml:10: `message_types[0].schema` is missing; it is the JSON Schema of the payload",
+            "tidings.toml:15: `sources[3].table` must be a table's name: 3 to 255 letters, digits, `_`, `-` or `.`",
+            "tidings.toml:16: `sources[3].token` is not for a source of kind \"dynamodb-stream\"",
+            "tidings.toml:17: `sources[4]` needs either `table` or `stream_arn`",
+            "tidings.toml:21: `sources[4].stream_arn` must be a stream's like \
+             \"arn:aws:dynamodb:us-east-1:123456789012:table/scores/stream/2026-01-01T00:00:00.000\", not \
+             \"arn:aws:dynamodb:us-east-1:123456789012:table/scores\"",
+            "tidings.toml:22: `sources[4].region` must be an AWS region like \"us-east-1\", not \"Ireland\"",
+            "tidings.toml:23: `sources[4].poll_seconds` must be from 1 to 86400, not 0",
+            "tidings.toml:24: `sources[4].endpoint` must be a URL that begins with http:// or https://",
         ],
     );
 }

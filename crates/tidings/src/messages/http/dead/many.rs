@@ -264,7 +264,7 @@ impl Asker<'_> {
     }
 
     async fn send_back(&self, id: String, letter: &DeadLetter, edit: &Edit) -> Result<OneAnswer, Problem> {
-        let correlation = CorrelationId(self.correlation.to_owned());
+        let correlation = CorrelationId::alone(self.correlation.to_owned());
         let fields = json!({ "payload": edit.payload, "target": edit.target, "body": edit.body });
         let path = format!("/dead-letters/{id}/resubmit");
         if let Some(answer) = self.at_owner(letter, &Method::POST, &path, &fields).await? {
@@ -279,7 +279,7 @@ impl Asker<'_> {
         for id in ids {
             let letter = dead::get(&*self.services.store, &id).await?;
             if let Some(letter) = letter.as_ref().filter(|letter| letter.bus.is_some()) {
-                let correlation = CorrelationId(self.correlation.to_owned());
+                let correlation = CorrelationId::alone(self.correlation.to_owned());
                 let path = format!("/dead-letters/{id}");
                 if let Some(answer) = self.at_owner(letter, &Method::DELETE, &path, &Value::Null).await? {
                     items.push(answer.into_answer(id)?);
@@ -326,14 +326,14 @@ impl Asker<'_> {
         // The key is for all of them together.
         headers.remove(crate::http::IDEMPOTENCY_KEY);
         let body = if fields.is_null() { Bytes::new() } else { Bytes::from(fields.to_string()) };
-        let correlation = CorrelationId(self.correlation.to_owned());
+        let correlation = CorrelationId::alone(self.correlation.to_owned());
         let call = Call { method, path, query: None, headers: &headers, body: &body, correlation: &correlation };
         Ok(self.services.at_owner(&line, call).await?.map(Elsewhere))
     }
 
     async fn begin(&self, deed: Deed, pattern: Option<String>, edit: Edit, seed: Seed) -> Result<Response, Problem> {
         let id = request_ids(self.services, seed).uuid(0);
-        let correlation = CorrelationId(self.correlation.to_owned());
+        let correlation = CorrelationId::alone(self.correlation.to_owned());
         let job = begin(self.services, self.caller, &correlation, deed, pattern, edit, id).await?;
         let mut response = Json(StatusCode::ACCEPTED, JobView::from(job)).into_response();
         if let Ok(location) = format!("/dead-letters/jobs/{id}").parse() {
