@@ -271,14 +271,7 @@ impl Bus {
     /// Sends messages to a queue or topic; durable when it returns. A message whose id was seen within the entity's
     /// window is taken and dropped. Nothing is sent if one of them cannot be.
     pub async fn send(&self, entity: &str, messages: Vec<Message>) -> Result<Vec<Sent>, BusError> {
-        let entity = match self.entity(entity) {
-            // Another node may have made it just now.
-            Err(_) if self.shared.nodes.is_some() => {
-                self.sync_entities().await?;
-                self.entity(entity)?
-            }
-            known => known?,
-        };
+        let entity = self.entity_anywhere(entity).await?;
         for message in &messages {
             check_size(message)?;
         }

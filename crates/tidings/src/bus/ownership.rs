@@ -190,6 +190,17 @@ impl Bus {
         Ok(())
     }
 
+    /// A queue or topic, if only another node knows of it yet.
+    pub async fn entity_anywhere(&self, name: &str) -> Result<Arc<Entity>, BusError> {
+        match self.entity(name) {
+            Err(_) if self.shared.nodes.is_some() => {
+                self.sync_entities().await?;
+                self.entity(name)
+            }
+            known => known,
+        }
+    }
+
     fn lines_named(&self, path: &str) -> Vec<Arc<Line>> {
         let Some(path) = Path::parse(path) else { return Vec::new() };
         let line = self.line(&path).ok();

@@ -68,7 +68,7 @@ async fn send(
     body: Bytes,
 ) -> Result<Response, Problem> {
     // Whether it exists comes first: nobody should mend a message for nothing.
-    services.bus.entity(&place.path.entity)?;
+    services.bus.entity_anywhere(&place.path.entity).await?;
     let ids = match seed {
         Some(Extension(seed)) => RequestIds::Seeded(seed),
         None => RequestIds::Fresh(&*services.ids, services.clock.now()),
