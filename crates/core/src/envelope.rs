@@ -37,8 +37,14 @@ impl Envelope {
     /// The W3C trace that the event says it belongs to.
     #[must_use]
     pub fn trace_id(&self) -> Option<&str> {
+        crate::trace::trace_id(self.trace_parent()?)
+    }
+
+    /// The same as it came, with the caller's span.
+    #[must_use]
+    pub fn trace_parent(&self) -> Option<&str> {
         let (_, parent) = self.extensions.iter().find(|(name, _)| name == TRACE_PARENT)?;
-        crate::trace::trace_id(parent.trim_matches('"'))
+        Some(parent.trim_matches('"'))
     }
 }
 

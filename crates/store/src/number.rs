@@ -108,6 +108,10 @@ impl Number {
 
     /// The sum, if it can be held.
     pub fn checked_add(&self, other: &Self) -> Result<Self, NotANumber> {
+        // Nearly all sums are those of counters.
+        if let Some(sum) = self.to_i64().zip(other.to_i64()).and_then(|(a, b)| a.checked_add(b)) {
+            return Ok(Self::from(sum));
+        }
         // One digit for every power of ten that can occur, the lowest first, and room for a carry.
         let mut sum = [0_i8; SUM_PLACES];
         for number in [self, other] {

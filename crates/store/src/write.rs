@@ -176,8 +176,7 @@ impl Write {
                 if changes.is_empty() {
                     return Err(Error::Invalid("an update needs at least one change".to_owned()));
                 }
-                let mut seen = HashSet::new();
-                for change in changes {
+                for (n, change) in changes.iter().enumerate() {
                     let name = change.name();
                     let is_key = table.partition_attribute().0 == name
                         || table.sort_attribute().is_some_and(|(sort, _)| sort == name);
@@ -187,7 +186,8 @@ impl Write {
                             table.name()
                         )));
                     }
-                    if !seen.insert(name) {
+                    // Few names are compared sooner than hashed, and an update has few changes.
+                    if changes.iter().take(n).any(|earlier| earlier.name() == name) {
                         return Err(Error::Invalid(format!("attribute {name} is changed twice in one update")));
                     }
                 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use fjall::{Database, PersistMode, Slice};
 use tokio::sync::{mpsc, oneshot};
 
+use super::ahead::Ahead;
 use super::group::{Change, Group, Listed};
 use super::plan::{self, Action, Plan, Step};
 use super::{Keyspaces, Shared, keys};
@@ -36,6 +37,7 @@ pub struct Committer {
     pub shared: Arc<Shared>,
     pub requests: mpsc::Receiver<Request>,
     pub listed: Listed,
+    pub ahead: Ahead,
     /// Where callers live. To wake many of them from inside costs less than to call each from outside.
     pub callers: Option<tokio::runtime::Handle>,
     /// For the negative control of the crash tests only: acknowledge what is not on disk yet.
@@ -77,7 +79,11 @@ impl Committer {
             if outcome.is_ok() {
                 self.shared.observer.committed(count, bytes, self.shared.clock.monotonic().saturating_sub(started));
             }
+            let written = outcome.is_ok();
             self.tell(answers, outcome);
+            if written {
+                self.ahead.committed(bytes);
+            }
         }
     }
 

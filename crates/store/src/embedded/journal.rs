@@ -117,7 +117,8 @@ fn damaged(path: &Path, at: usize) -> Error {
     ))
 }
 
-fn paths(database: &Path) -> Result<Vec<PathBuf>, Error> {
+/// The journals, the oldest first.
+pub fn paths(database: &Path) -> Result<Vec<PathBuf>, Error> {
     let list = || {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(database)? {

@@ -5,6 +5,7 @@
 //! way out and back in.
 
 mod absent;
+mod ahead;
 mod backup;
 mod commit;
 mod group;
@@ -194,6 +195,7 @@ impl Embedded {
             shared: Arc::clone(&shared),
             requests: receiver,
             listed: group::Listed::default(),
+            ahead: ahead::Ahead::of(database),
             callers: options.callers.clone(),
             acknowledge_before_fsync: options.acknowledge_before_fsync,
         };

@@ -80,7 +80,7 @@ impl Handlers {
             Kind::StatusChanged => self.notifier.notify(&envelope).await,
             Kind::TransferExpired => {
                 let id = event::text_of(&envelope.data, "transferRequestId").unwrap_or_default().to_lowercase();
-                self.transfers.expire(&id, &envelope.correlation_id).await
+                self.transfers.expire(&id, &envelope).await
             }
             Kind::ActionOccurred => self.persister.persist(&envelope).await,
         };

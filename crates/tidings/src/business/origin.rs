@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::event;
 use crate::app::Services;
-use crate::http::{IdempotencySeed, Problem, RequestIds};
+use crate::http::{CorrelationId, IdempotencySeed, Problem, RequestIds};
 use crate::ingest::{Arrival, Companions, Ingest, Receipt};
 
 /// Characters of what people write.
@@ -21,6 +21,35 @@ pub struct Origin<'a> {
     /// The credential.
     pub by: &'a str,
     pub correlation_id: &'a str,
+    /// The W3C trace that the caller has beside it.
+    pub trace_parent: Option<&'a str>,
+}
+
+impl<'a> Origin<'a> {
+    /// What a request brings.
+    #[must_use]
+    pub fn of(by: &'a str, request: &'a CorrelationId) -> Self {
+        Self { by, correlation_id: &request.0, trace_parent: request.1.as_deref() }
+    }
+
+    /// Without a trace of its own.
+    #[must_use]
+    pub const fn new(by: &'a str, correlation_id: &'a str) -> Self {
+        Self { by, correlation_id, trace_parent: None }
+    }
+
+    /// What follows from an event.
+    #[must_use]
+    pub fn following(by: &'a str, envelope: &'a Envelope) -> Self {
+        Self { by, correlation_id: &envelope.correlation_id, trace_parent: envelope.trace_parent() }
+    }
+
+    /// Lets an event belong to the caller's trace.
+    pub fn join(&self, envelope: &mut Envelope) {
+        if let Some(parent) = self.trace_parent {
+            envelope.join_trace(parent);
+        }
+    }
 }
 
 /// An event that a business call tells.
@@ -36,7 +65,7 @@ pub struct Told<'a> {
 
 /// Stores the event with its records: all of it or nothing.
 pub async fn tell(ingest: &Ingest, told: Told<'_>, origin: Origin<'_>, writes: Vec<Write>) -> Result<Receipt, Error> {
-    let envelope = Envelope {
+    let mut envelope = Envelope {
         event_id: told.event_id.to_string(),
         event_type: told.event_type.to_owned(),
         event_version: "1.0".to_owned(),
@@ -47,6 +76,7 @@ pub async fn tell(ingest: &Ingest, told: Told<'_>, origin: Origin<'_>, writes: V
         data: told.data.to_string(),
         extensions: Vec::new(),
     };
+    origin.join(&mut envelope);
     let arrival = Arrival { envelope, with: Companions { writes, ..Companions::default() } };
     let mut receipts = ingest.accept_each(vec![arrival]).await?;
     let receipt = receipts.pop().unwrap_or_else(|| Err(Error::Corrupt("an event got no receipt".to_owned())))?;

@@ -1,6 +1,6 @@
 //! `serve --demo`: a small company at work, so that there is something to see on every page within seconds.
 //!
-//! `company` sets up its rules, people and schedules; `story` tells its day, event by event; `office` does its paperwork;
+//! `company` sets up its rules, people and schedules; `story` tells its day, event by event; `office` does its originwork;
 //! `receiver` is the other side of its webhooks, which fails now and then.
 
 mod bus;
@@ -22,7 +22,6 @@ use tokio::net::TcpListener;
 use self::story::Scene;
 use crate::alerts::shapes::Found;
 use crate::app::Services;
-use crate::business;
 use crate::config::Config;
 use crate::config::bus::Queue;
 use crate::config::monitors::{Metric, Monitor, Severity};
@@ -139,8 +138,7 @@ async fn happen(services: &Services, n: usize, memory: &Memory) -> Result<(), St
 
 async fn play_scene(services: &Services, scene: Scene, latest: &mut Latest, correlation: &str) -> Result<(), String> {
     let now = services.clock.now();
-    let origin = Origin { by: "demo", correlation_id: correlation };
-    let paper = business::origin::Origin { by: "demo", correlation_id: correlation };
+    let origin = Origin::new("demo", correlation);
     match scene {
         Scene::Event(event) => send(services, &event, correlation).await?,
         Scene::Audit(entry) => {
@@ -162,26 +160,26 @@ async fn play_scene(services: &Services, scene: Scene, latest: &mut Latest, corr
             }
         }
         Scene::Invoice { product } => {
-            let id = office::upload(services, latest.invoices, &product, paper).await?;
+            let id = office::upload(services, latest.invoices, &product, origin).await?;
             bus::label(services, latest.invoices, &id, correlation).await?;
             latest.invoices += 1;
         }
         Scene::Label { parcel } => bus::label(services, parcel, &format!("parcel-{parcel}"), correlation).await?,
         Scene::Request { person, text } => {
-            latest.request = Some(office::request(services, &person, text, paper).await?);
+            latest.request = Some(office::request(services, &person, text, origin).await?);
         }
         Scene::RequestMoves(status) => {
             if let Some(id) = &latest.request {
-                office::move_on(services, id, status, paper).await?;
+                office::move_on(services, id, status, origin).await?;
             }
         }
         Scene::Transfer { product, from, to } => {
-            latest.transfer = Some(office::offer(services, (&product, &from, &to), paper).await?);
+            latest.transfer = Some(office::offer(services, (&product, &from, &to), origin).await?);
         }
         Scene::TransferAnswered { accept } => {
             // The next one is offered before this one is answered again; what nobody answers expires.
             if let Some(id) = latest.transfer.take() {
-                office::answer(services, &id, accept, paper).await;
+                office::answer(services, &id, accept, origin).await;
             }
         }
     }

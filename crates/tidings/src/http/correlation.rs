@@ -11,21 +11,27 @@ use crate::outbound;
 pub const HEADER: &str = "x-correlation-id";
 const TRACE_PARENT: &str = "traceparent";
 
-/// The correlation id of the request at hand.
+/// The correlation id of the request at hand, and the `traceparent` beside it, if that says something else.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CorrelationId(pub String);
+pub struct CorrelationId(pub String, pub Option<String>);
 
 impl CorrelationId {
+    /// Where there is no trace beside it.
+    #[must_use]
+    pub const fn alone(id: String) -> Self {
+        Self(id, None)
+    }
+
     /// The id the request brings, else its trace id, else a new one.
     pub fn of(headers: &HeaderMap, ids: &dyn IdSource, now: Timestamp) -> Self {
         let given = headers.get(HEADER).and_then(|value| value.to_str().ok()).filter(|text| is_acceptable(text));
         if let Some(given) = given {
-            return Self(given.to_owned());
+            return Self(given.to_owned(), trace_beside(headers, given).map(ToOwned::to_owned));
         }
         if let Some(trace) = headers.get(TRACE_PARENT).and_then(|value| value.to_str().ok()).and_then(trace::trace_id) {
-            return Self(trace.to_owned());
+            return Self::alone(trace.to_owned());
         }
-        Self(ids.uuid(now).to_string())
+        Self::alone(ids.uuid(now).to_string())
     }
 }
 

@@ -33,6 +33,7 @@ pub fn table() -> &'static Table {
             .local_index("xxnc_2022_v1", ("tipo_ordenar".into(), KeyKind::S))
             .index(BY_READING, ("cod_chav_patc".into(), KeyKind::S), Some((READING.into(), KeyKind::S)))
             .ttl("ttl")
+            .mostly_new()
     });
     &TABLE
 }

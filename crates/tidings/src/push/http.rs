@@ -194,7 +194,8 @@ impl Asked {
         let params = Params::read(&parts.headers, parts.uri.query());
         let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
         let token = desk.recognise(&parts.headers, &params, peer).await?;
-        let correlation = parts.extensions.get::<CorrelationId>().cloned().unwrap_or(CorrelationId(String::new()));
+        let correlation =
+            parts.extensions.get::<CorrelationId>().cloned().unwrap_or(CorrelationId::alone(String::new()));
         let body = if most == 0 {
             Bytes::new()
         } else {

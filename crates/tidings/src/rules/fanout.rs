@@ -12,6 +12,7 @@ use tidings_core::envelope::Envelope;
 use tidings_store::{Error, Query, Store, Table, Value, Write, limits};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::book::Book;
 use super::exclude::Exclusions;
@@ -290,7 +291,12 @@ impl Fanout {
                 left = later;
             }
             let Some(flight) = flights.pop_front() else { return Ok(Moved::Yes) };
+            let handed_in = Instant::now();
             let again = self.land(job, flight).await?;
+            if !alone {
+                // Half of the time belongs to those others.
+                tokio::time::sleep(handed_in.elapsed()).await;
+            }
             if !again.is_empty() {
                 // Those behind have failed with it: none of them may come before it.
                 let mut again: VecDeque<Chunk> = again.into();

@@ -44,7 +44,7 @@ impl Tickets {
         self.permitted()?;
         let caller_id = self.callers.id(alert.caller).map_err(|why| Refused::Conflict(format!("the caller {why}")))?;
         let by = format!("rule:{}", alert.rule);
-        let origin = Origin { by: &by, correlation_id: alert.correlation_id };
+        let origin = Origin::new(&by, alert.correlation_id);
         let key = Uuid::new_v5(
             &Uuid::NAMESPACE_OID,
             format!("ticket\n{}\n{caller_id}\n{}", alert.rule, alert.dedup_key).as_bytes(),

@@ -164,7 +164,7 @@ async fn create(
     let new = read::new_ticket(&body.object()?, services.tickets.callers()).map_err(Problem::invalid)?;
     let ids = request_ids(&services, seed);
     let by = caller.name();
-    let origin = Origin { by: &by, correlation_id: &correlation.0 };
+    let origin = Origin::of(&by, &correlation);
     let ticket = services.tickets.create(new, origin, (ids.uuid(0), ids.uuid(1))).await?;
     let location = HeaderValue::from_str(&format!("/tickets/{}", ticket.ticket_id)).ok();
     let mut response = Json(StatusCode::CREATED, TicketView::from(ticket)).into_response();
@@ -214,7 +214,7 @@ async fn comment(
     let text = read::comment(&body.object()?).map_err(Problem::invalid)?;
     let event_id = request_ids(&services, seed).uuid(0);
     let by = caller.name();
-    let origin = Origin { by: &by, correlation_id: &correlation.0 };
+    let origin = Origin::of(&by, &correlation);
     let ticket = services.tickets.comment(&ticket_id, &text, origin, event_id).await?;
     Ok(Json(StatusCode::CREATED, TicketView::from(ticket)))
 }
@@ -229,7 +229,7 @@ async fn patch(
     let ticket_id = read_id(&ticket_id)?;
     let status = read::status(&body.object()?).map_err(Problem::invalid)?;
     let by = caller.name();
-    let origin = Origin { by: &by, correlation_id: &correlation.0 };
+    let origin = Origin::of(&by, &correlation);
     let ticket = services.tickets.set_status(&services.audit, &ticket_id, status, origin).await?;
     Ok(Json(StatusCode::OK, TicketView::from(ticket)))
 }

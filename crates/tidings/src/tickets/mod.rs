@@ -31,6 +31,7 @@ pub use status::Status;
 
 use self::callers::Callers;
 use crate::audit::{Action, Audit};
+pub use crate::business::origin::Origin;
 use crate::config::{Config, Stage};
 use crate::http::{Metrics, Problem};
 use crate::ingest::{Arrival, Companions, Ingest, Receipt};
@@ -54,14 +55,6 @@ pub struct Tickets {
     keep_seconds: i64,
     /// A production installation does not take tickets of a trial.
     refused: bool,
-}
-
-/// On whose behalf something is done.
-#[derive(Debug, Clone, Copy)]
-pub struct Origin<'a> {
-    /// The credential.
-    pub by: &'a str,
-    pub correlation_id: &'a str,
 }
 
 /// What somebody asks for who has a problem; checked already.
@@ -332,7 +325,7 @@ fn envelope(
     event_id: Uuid,
     data: &Json,
 ) -> Envelope {
-    Envelope {
+    let mut envelope = Envelope {
         event_id: event_id.to_string(),
         event_type: event_type.to_owned(),
         event_version: "1.0".to_owned(),
@@ -342,7 +335,9 @@ fn envelope(
         subject: Some(format!("ticket/{ticket_id}")),
         data: data.to_string(),
         extensions: Vec::new(),
-    }
+    };
+    origin.join(&mut envelope);
+    envelope
 }
 
 fn created_event(ticket: &Ticket, origin: Origin<'_>, event_id: Uuid) -> Envelope {

@@ -181,7 +181,7 @@ async fn make(
     match read::new_ticket(&fields.as_object().cloned().unwrap_or_default(), services.tickets.callers()) {
         Ok(new) => {
             let by = visitor.caller().name();
-            let origin = Origin { by: &by, correlation_id: &correlation.0 };
+            let origin = Origin::of(&by, &correlation);
             let now = services.clock.now();
             let ticket = services.tickets.create(new, origin, (services.ids.uuid(now), services.ids.uuid(now))).await?;
             Ok(see_other(&format!("/ui/tickets/{}", encode(&ticket.ticket_id))))
@@ -200,7 +200,7 @@ async fn comment(
     let fields = json!({ "comment_text": form.text("comment_text").replace("\r\n", "\n") });
     let text = read::comment(&fields.as_object().cloned().unwrap_or_default()).map_err(Problem::invalid)?;
     let by = visitor.caller().name();
-    let origin = Origin { by: &by, correlation_id: &correlation.0 };
+    let origin = Origin::of(&by, &correlation);
     services.tickets.comment(&id, &text, origin, services.ids.uuid(services.clock.now())).await?;
     Ok(see_other(&format!("/ui/tickets/{}?done=comment", encode(&id))))
 }
@@ -215,7 +215,7 @@ async fn status(
     let wanted = Status::parse(params.text("to").unwrap_or_default());
     let wanted = wanted.ok_or_else(|| Problem::invalid_field("to", "must be open, in_progress, resolved or closed"))?;
     let by = visitor.caller().name();
-    let origin = Origin { by: &by, correlation_id: &correlation.0 };
+    let origin = Origin::of(&by, &correlation);
     services.tickets.set_status(&services.audit, &id, wanted, origin).await?;
     Ok(see_other(&format!("/ui/tickets/{}?done=status", encode(&id))))
 }

@@ -41,6 +41,25 @@ async fn a_traceparent_gives_the_id_if_nothing_else_does() {
     assert_eq!(send(&server, &both, json!({ "eventType": "a" })).await.1, "mine");
 }
 
+// SX-03, S003-69: what a business call tells belongs to both, the id and the trace beside it.
+#[tokio::test]
+async fn the_events_of_business_calls_keep_the_trace() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let user = |n: u8| format!("00000000-0000-4000-8000-00000000000{n}");
+    let transfer = json!({ "productId": user(1), "fromUserId": user(2), "toUserId": user(3) });
+    let ticket = json!({ "caller_id": "poc-user-001", "issue_description": "The printer is on fire" });
+    for (path, body) in [("/transfers", transfer), ("/tickets", ticket)] {
+        let headers =
+            [("x-correlation-id", "order-17"), ("traceparent", TRACEPARENT), ("content-type", "application/json")];
+        client.post_with(path, &headers, body.to_string()).await.expect(201);
+    }
+    let told = client.get("/events?correlationId=order-17").await.expect(200).json();
+    let told = told["items"].as_array().unwrap();
+    assert!(told.len() >= 2, "{told:?}");
+    assert!(told.iter().all(|event| event["traceparent"] == TRACEPARENT), "{told:?}");
+}
+
 // SX-03: an id that could not be a header, a key or a log field is replaced by a new one.
 #[tokio::test]
 async fn an_unusable_id_is_replaced() {

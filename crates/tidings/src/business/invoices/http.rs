@@ -108,7 +108,7 @@ async fn answer(
     file: (Kept, FileType),
 ) -> Result<Response, Problem> {
     let by = caller.name();
-    let origin = Origin { by: &by, correlation_id: &correlation.0 };
+    let origin = Origin::of(&by, &correlation);
     if !headers.contains_key(IDEMPOTENCY_KEY) {
         let ids = RequestIds::Fresh(&*services.ids, services.clock.now());
         return made(services, product, file, origin, &ids).await;

@@ -188,7 +188,7 @@ impl Invoices {
     /// `ProcessInvoice`: reads the invoice of a command. One that is processed stays as it is (S003-111).
     pub async fn process(&self, envelope: &Envelope, limit: Duration) -> Result<Processed, Error> {
         let Some(invoice) = self.take_up(envelope).await? else { return Ok(Processed::Done) };
-        let origin = Origin { by: "handler:ProcessInvoice", correlation_id: &envelope.correlation_id };
+        let origin = Origin::following("handler:ProcessInvoice", envelope);
         let read = match self.file(&invoice, limit).await {
             Ok(file) => self.reader.read(&file.path(), limit).await,
             Err(failure) => Err(failure),

@@ -66,7 +66,7 @@ async fn create(
     reader.finish()?;
     let ids = request_ids(&services, seed);
     let by = caller.name();
-    let origin = Origin { by: &by, correlation_id: &correlation.0 };
+    let origin = Origin::of(&by, &correlation);
     let request =
         services.business.service_requests.create(user_id, description, origin, (ids.uuid(0), ids.uuid(1))).await?;
     let location = HeaderValue::from_str(&format!("/service-requests/{}", request.service_request_id)).ok();
@@ -93,7 +93,7 @@ async fn patch(
     let status = reader.name("status");
     reader.finish()?;
     let by = caller.name();
-    let origin = Origin { by: &by, correlation_id: &correlation.0 };
+    let origin = Origin::of(&by, &correlation);
     let event_id = services.ids.uuid(services.clock.now());
     let request = services.business.service_requests.set_status(&id, &status, origin, event_id).await?;
     Ok(Json(StatusCode::OK, request))

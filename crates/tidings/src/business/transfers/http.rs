@@ -71,7 +71,7 @@ async fn create(
     reader.finish()?;
     let ids = request_ids(&services, seed);
     let by = caller.name();
-    let origin = Origin { by: &by, correlation_id: &correlation.0 };
+    let origin = Origin::of(&by, &correlation);
     let transfer = services.business.transfers.create(new, origin, (ids.uuid(0), ids.uuid(1))).await?;
     let location = HeaderValue::from_str(&format!("/transfers/{}", transfer.transfer_request_id)).ok();
     let mut response = Json(StatusCode::CREATED, transfer).into_response();
@@ -97,7 +97,7 @@ macro_rules! answers {
             let id = path_id(ID, &id)?;
             let event_id = request_ids(&services, seed).uuid(0);
             let by = caller.name();
-            let origin = Origin { by: &by, correlation_id: &correlation.0 };
+            let origin = Origin::of(&by, &correlation);
             Ok(Json(StatusCode::OK, services.business.transfers.answer(&id, $answer, origin, event_id).await?))
         }
     )*};

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tidings_core::envelope::Envelope;
 use tidings_core::time::{self, Clock, Timestamp};
 use tidings_store::{Condition, Error, Item, Key, KeyKind, Store, Table, Write};
 use uuid::Uuid;
@@ -160,8 +161,8 @@ impl Transfers {
     }
 
     /// `ExpireOwnershipTransfer`: ends a transfer that nobody has answered. Whatever else it is now, it stays (S003-30).
-    pub async fn expire(&self, id: &str, correlation_id: &str) -> Result<(), Error> {
-        let origin = Origin { by: "handler:ExpireOwnershipTransfer", correlation_id };
+    pub async fn expire(&self, id: &str, command: &Envelope) -> Result<(), Error> {
+        let origin = Origin::following("handler:ExpireOwnershipTransfer", command);
         for _ in 0..TRIES {
             let Some(before) = self.get(id).await? else { return Ok(()) };
             if before.status != Status::Pending {

@@ -258,7 +258,7 @@ impl Asker<'_> {
     }
 
     async fn send_back(&self, id: String, letter: &DeadLetter, edit: &Edit) -> Result<OneAnswer, Problem> {
-        let correlation = CorrelationId(self.correlation.to_owned());
+        let correlation = CorrelationId::alone(self.correlation.to_owned());
         let back = send_back_one(self.services, self.caller, &correlation, letter, edit).await;
         one(id, back.map(|back| (201, Some(back.message_id), Some(back.sequence_number))))
     }
@@ -268,7 +268,7 @@ impl Asker<'_> {
         for id in ids {
             let letter = dead::get(&*self.services.store, &id).await?;
             if let Some(letter) = letter.as_ref().filter(|letter| letter.bus.is_some()) {
-                let correlation = CorrelationId(self.correlation.to_owned());
+                let correlation = CorrelationId::alone(self.correlation.to_owned());
                 let outcome = remove_one(self.services, self.caller, &correlation, letter).await;
                 items.push(one(id, outcome.map(|()| (204, None, None)))?);
                 continue;
@@ -298,7 +298,7 @@ impl Asker<'_> {
 
     async fn begin(&self, deed: Deed, pattern: Option<String>, edit: Edit, seed: Seed) -> Result<Response, Problem> {
         let id = request_ids(self.services, seed).uuid(0);
-        let correlation = CorrelationId(self.correlation.to_owned());
+        let correlation = CorrelationId::alone(self.correlation.to_owned());
         let job = begin(self.services, self.caller, &correlation, deed, pattern, edit, id).await?;
         let mut response = Json(StatusCode::ACCEPTED, JobView::from(job)).into_response();
         if let Ok(location) = format!("/dead-letters/jobs/{id}").parse() {
