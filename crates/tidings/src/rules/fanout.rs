@@ -36,6 +36,8 @@ const CHUNK_BYTES: usize = limits::TRANSACTION_BYTES - 512 * 1024;
 /// other events come in, for those wait behind them.
 const CHUNKS: usize = 32;
 const CHUNKS_AMONG_OTHERS: usize = 4;
+/// How long to rest among others, measured by how long the last hand-over took.
+const REST: u32 = 2;
 /// Hands-over under way at the same time while nobody else wants the store: the next is put together while the last is
 /// being written.
 const IN_FLIGHT: usize = 2;
@@ -294,8 +296,8 @@ impl Fanout {
             let handed_in = Instant::now();
             let again = self.land(job, flight).await?;
             if !alone {
-                // Half of the time belongs to those others.
-                tokio::time::sleep(handed_in.elapsed()).await;
+                // Most of the time belongs to those others.
+                tokio::time::sleep(handed_in.elapsed() * REST).await;
             }
             if !again.is_empty() {
                 // Those behind have failed with it: none of them may come before it.
