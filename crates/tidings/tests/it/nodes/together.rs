@@ -217,14 +217,15 @@ async fn a_schedule_fires_once() {
     let schedule = json!({ "every": "15m", "message_type": "reminder", "payload": { "text": "again" } });
     let made = two.a.client().put("/api/schedules/s", &schedule).await;
     assert!(made.status < 300, "{}", made.text());
-    for _ in 0..8 {
+    for tick in 1..=8 {
         two.clock.advance(Duration::from_secs(15 * 60));
         let now = tidings_core::time::Clock::now(&*two.clock);
         let (one, other) = tokio::join!(two.a.services.schedules.activate(now), two.b.services.schedules.activate(now));
-        assert_eq!(one.unwrap().fired + other.unwrap().fired, 1);
+        // The servers' own workers hear of the time as well, and may have been faster than both.
+        assert!(one.unwrap().fired + other.unwrap().fired <= 1);
+        let list: Value = two.b.client().get("/api/messages?message_type=reminder").await.expect(200).json();
+        assert_eq!(list["items"].as_array().unwrap().len(), tick);
     }
-    let list: Value = two.b.client().get("/api/messages?message_type=reminder").await.expect(200).json();
-    assert_eq!(list["items"].as_array().unwrap().len(), 8);
 }
 
 // Work that one node does for all is done by one of them, and by the other when that one is gone.
