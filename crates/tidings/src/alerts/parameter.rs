@@ -6,7 +6,7 @@ use tidings_core::time::Timestamp;
 
 use super::accounts::{self, Origin};
 use crate::app::Services;
-use crate::aws::{Credentials, Service};
+use crate::aws::{Credentials, Refusal, Service};
 use crate::config::process_alerts::ProcessAlerts;
 use crate::outbound::{Outbound, Request};
 
@@ -32,15 +32,6 @@ struct Content {
     value: String,
     #[serde(default)]
     r#type: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Refusal {
-    #[serde(rename = "__type")]
-    kind: String,
-    #[serde(alias = "Message")]
-    message: String,
 }
 
 impl Parameter {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
+use serde::Deserialize;
 use tidings_core::time::Timestamp;
 
 use self::sigv4::Scope;
@@ -38,6 +39,16 @@ impl Credentials {
         let token = self.session_token.as_ref();
         [Some(&self.secret_access_key), token].into_iter().flatten().map(Secret::expose).collect()
     }
+}
+
+/// What an answer says that is an error.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Refusal {
+    #[serde(rename = "__type")]
+    pub kind: String,
+    #[serde(alias = "Message")]
+    pub message: String,
 }
 
 /// Where calls of one service go, and who makes them.

@@ -16,7 +16,7 @@ use tidings_core::limits::NAME_CHARS;
 use tidings_core::time;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{Filter, StoredEvent};
+use super::{Filter, LiveEvent, StoredEvent};
 use crate::app::Services;
 use crate::business::{self, service_requests::notify};
 use crate::http::{CorrelationId, End, IdempotencySeed, Json, Param, Params, Problem, RequestIds, Route, paging};
@@ -262,14 +262,35 @@ async fn stream(
     State(services): State<Services>,
     uri: Uri,
     headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Problem> {
+    live(services, &uri, &headers, params, |heard| match heard {
+        // Line breaks in JSON are white space; in a frame they would end it.
+        Heard::Event(event) => format!("event: event\ndata: {}\n\n", event.json.replace(['\n', '\r'], " ")),
+        Heard::Gap(missed) => format!("event: gap\ndata: {{\"missed\":{missed}}}\n\n"),
+    })
+    .await
+}
+
+/// What a listener is told.
+pub enum Heard<'a> {
+    Event(&'a LiveEvent),
+    /// So many were too much at once.
+    Gap(u64),
+}
+
+/// Accepted events of all nodes as they come, each as `show` puts it into a frame.
+pub async fn live(
+    services: Services,
+    uri: &Uri,
+    headers: &HeaderMap,
     mut params: Params,
+    show: fn(Heard<'_>) -> String,
 ) -> Result<Response, Problem> {
     let filter = Filter { event_type: name_param(&mut params, "type"), ..Filter::default() };
     params.finish()?;
-    let listener = services.live.listen();
-    let stop = services.workers.stopping();
-    let start = (listener, filter, stop);
-    let frames = futures_util::stream::unfold(start, |(mut listener, filter, mut stop)| async move {
+    let start = (services.live.listen(), filter, services.workers.stopping());
+    let frames = futures_util::stream::unfold(start, move |(mut listener, filter, mut stop)| async move {
         loop {
             let received = tokio::select! {
                 received = tokio::time::timeout(KEEP_ALIVE, listener.recv()) => received,
@@ -277,15 +298,14 @@ async fn stream(
             };
             let frame = match received {
                 Ok(Ok(event)) if !filter.type_fits(&event.event_type) => continue,
-                // Line breaks in JSON are white space; in a frame they would end it.
-                Ok(Ok(event)) => format!("event: event\ndata: {}\n\n", event.json.replace(['\n', '\r'], " ")),
-                Ok(Err(RecvError::Lagged(missed))) => format!("event: gap\ndata: {{\"missed\":{missed}}}\n\n"),
+                Ok(Ok(event)) => show(Heard::Event(&event)),
+                Ok(Err(RecvError::Lagged(missed))) => show(Heard::Gap(missed)),
                 Ok(Err(RecvError::Closed)) => return None,
                 Err(_) => ": alive\n\n".to_owned(),
             };
             return Some((Ok::<_, Infallible>(Bytes::from(frame)), (listener, filter, stop)));
         }
     });
-    let frames = services.with_other_nodes(frames, &uri, &headers).await;
+    let frames = services.with_other_nodes(frames, uri, headers).await;
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
 }

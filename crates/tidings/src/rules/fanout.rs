@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use tidings_core::envelope::Envelope;
@@ -36,8 +37,9 @@ const CHUNK_BYTES: usize = limits::TRANSACTION_BYTES - 512 * 1024;
 /// other events come in, for those wait behind them.
 const CHUNKS: usize = 32;
 const CHUNKS_AMONG_OTHERS: usize = 4;
-/// How long to rest among others, measured by how long the last hand-over took.
+/// How long to rest among others, measured by how long the last hand-over took, and at the most.
 const REST: u32 = 2;
+const LONGEST_REST: Duration = Duration::from_millis(250);
 /// Hands-over under way at the same time while nobody else wants the store: the next is put together while the last is
 /// being written.
 const IN_FLIGHT: usize = 2;
@@ -297,7 +299,7 @@ impl Fanout {
             let again = self.land(job, flight).await?;
             if !alone {
                 // Most of the time belongs to those others.
-                tokio::time::sleep(handed_in.elapsed() * REST).await;
+                tokio::time::sleep((handed_in.elapsed() * REST).min(LONGEST_REST)).await;
             }
             if !again.is_empty() {
                 // Those behind have failed with it: none of them may come before it.

@@ -1,30 +1,22 @@
 //! Events as they come, with what became of each.
 
-use std::convert::Infallible;
-use std::time::Duration;
-
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, Uri, header};
+use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use bytes::Bytes;
 use maud::{Markup, html};
 use serde_json::Value;
-use tokio::sync::broadcast::error::RecvError;
 
 use super::door::{Page, Visitor};
 use super::layout;
 use super::parts::{self, Field, address, event_link, short, time_text, trace_link};
 use crate::app::Services;
 use crate::events::Filter;
-use crate::events::http::name_param;
+use crate::events::http::{Heard, live, name_param};
 use crate::http::{Params, Problem};
 use crate::rules::Outcome;
 use crate::tokens::Scope;
-use crate::workers::turned_true;
 
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Events on the page before the first new one.
 const SHOWN: usize = 50;
 
@@ -128,27 +120,11 @@ async fn stream(
     State(services): State<Services>,
     uri: Uri,
     headers: HeaderMap,
-    mut params: Params,
+    params: Params,
 ) -> Result<Response, Problem> {
-    let filter = Filter { event_type: name_param(&mut params, "type"), ..Filter::default() };
-    params.finish()?;
-    let start = (services.live.listen(), filter, services.workers.stopping());
-    let frames = futures_util::stream::unfold(start, |(mut listener, filter, mut stop)| async move {
-        loop {
-            let received = tokio::select! {
-                received = tokio::time::timeout(KEEP_ALIVE, listener.recv()) => received,
-                () = turned_true(&mut stop) => return None,
-            };
-            let text = match received {
-                Ok(Ok(event)) if !filter.type_fits(&event.event_type) => continue,
-                Ok(Ok(event)) => frame("row", &row_of(&event.json, None).into_string()),
-                Ok(Err(RecvError::Lagged(missed))) => frame("gap", &missed.to_string()),
-                Ok(Err(RecvError::Closed)) => return None,
-                Err(_) => ": alive\n\n".to_owned(),
-            };
-            return Some((Ok::<_, Infallible>(Bytes::from(text)), (listener, filter, stop)));
-        }
-    });
-    let frames = services.with_other_nodes(frames, &uri, &headers).await;
-    Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
+    live(services, &uri, &headers, params, |heard| match heard {
+        Heard::Event(event) => frame("row", &row_of(&event.json, None).into_string()),
+        Heard::Gap(missed) => frame("gap", &missed.to_string()),
+    })
+    .await
 }

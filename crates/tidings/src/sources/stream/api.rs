@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use super::checkpoint::Position;
 use super::shards::{Shard, Shards};
 use crate::app::Services;
-use crate::aws::{Credentials, Service};
+use crate::aws::{Credentials, Refusal, Service};
 use crate::channel::answer::retry_after;
 use crate::config::Secret;
 use crate::config::sources::Source;
@@ -111,15 +111,6 @@ pub struct Api {
 struct Signing {
     chain: Option<KeyChain>,
     service: Option<(Service, Timestamp)>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Refusal {
-    #[serde(rename = "__type")]
-    kind: String,
-    #[serde(alias = "Message")]
-    message: String,
 }
 
 #[derive(Deserialize)]
