@@ -44,7 +44,10 @@ pub fn check_depth(text: &str) -> Result<(), BadJson> {
 /// How many brackets open in a text, wherever they stand.
 #[must_use]
 pub fn brackets(text: &str) -> usize {
-    text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count()
+    // Counted in bytes, as many as one can hold, which the processor adds up many at a time. The two brackets differ by
+    // one bit, which no other byte has in common with them.
+    let open = |byte: &u8| u8::from(byte | 0x20 == b'{');
+    text.as_bytes().chunks(255).map(|chunk| usize::from(chunk.iter().map(open).sum::<u8>())).sum()
 }
 
 /// Bytes as JSON text: UTF-8, not too deep.

@@ -3,12 +3,12 @@
 //! Sets have no counterpart in the store. Other tools may have written them, so they are read, as lists; an
 //! item that is then put back as a whole has a list there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use tidings_store::item::Name;
-use tidings_store::{Error, Item, Key, KeyValue, Number, Table, Value};
+use tidings_store::{Attributes as Map, Error, Item, Key, KeyValue, Number, Table, Value};
 
 /// An item as the SDK has it.
 pub type Attributes = HashMap<String, AttributeValue>;
@@ -46,11 +46,11 @@ pub fn from_item(attributes: Attributes) -> Result<Item, Error> {
     Ok(Item(from_attributes(attributes)?))
 }
 
-fn to_attributes(map: &BTreeMap<Name, Value>) -> Attributes {
+fn to_attributes(map: &Map) -> Attributes {
     map.iter().map(|(name, value)| (name.to_string(), to_value(value))).collect()
 }
 
-fn from_attributes(attributes: Attributes) -> Result<BTreeMap<Name, Value>, Error> {
+fn from_attributes(attributes: Attributes) -> Result<Map, Error> {
     attributes.into_iter().map(|(name, value)| Ok((Name::Owned(name), from_value(value)?))).collect()
 }
 

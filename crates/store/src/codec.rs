@@ -1,10 +1,10 @@
 //! Items as bytes: a version, then names and tagged values, lengths as varints.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 
+use crate::attributes::Attributes;
 use crate::item::{Item, Name, Value};
 use crate::number::Number;
 use crate::{Error, limits};
@@ -23,15 +23,16 @@ const TAG_MAP: u8 = b'M';
 /// The bytes of an item.
 #[must_use]
 pub fn encode(item: &Item) -> Vec<u8> {
-    encode_sized(item, item.size())
+    let mut out = Vec::new();
+    encode_into(&mut out, item, item.size());
+    out
 }
 
-/// The same, where the item's size is known.
-pub(crate) fn encode_sized(item: &Item, size: usize) -> Vec<u8> {
-    let mut out = Vec::with_capacity(size + 8 * item.0.len() + 8);
+/// The same at the end of a buffer, where the item's size is known.
+pub(crate) fn encode_into(out: &mut Vec<u8>, item: &Item, size: usize) {
+    out.reserve(size + 8 * item.0.len() + 8);
     out.push(VERSION);
-    put_map(&mut out, &item.0);
-    out
+    put_map(out, &item.0);
 }
 
 /// The item that [`encode`] made these bytes of; anything else is an error, never a panic.
@@ -57,7 +58,7 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn put_map(out: &mut Vec<u8>, map: &BTreeMap<Name, Value>) {
+fn put_map(out: &mut Vec<u8>, map: &Attributes) {
     put_len(out, map.len());
     for (name, value) in map {
         put_bytes(out, name.as_bytes());
@@ -151,17 +152,17 @@ impl<'a> Reader<'a> {
         Some(std::str::from_utf8(self.bytes()?).ok()?.to_owned())
     }
 
-    fn map(&mut self, depth: usize) -> Option<BTreeMap<Name, Value>> {
+    fn map(&mut self, depth: usize) -> Option<Attributes> {
         let len = self.len()?;
-        // In order as they stand, which a map made of all at once takes in with one pass. Not reserved: see below.
-        let mut entries = Vec::new();
+        // In order as they stand. No more than the few of an item are reserved for: see below.
+        let mut entries = Vec::with_capacity(len.min(16));
         for _ in 0..len {
             let name = std::str::from_utf8(self.bytes()?).ok()?;
             // An item's own attributes are named by the program; what is inside them may be named by anybody.
             let name = if depth == 0 { known(name) } else { Name::Owned(name.to_owned()) };
             entries.push((name, self.value(depth)?));
         }
-        Some(BTreeMap::from_iter(entries))
+        Some(Attributes::from_vec(entries))
     }
 
     fn value(&mut self, depth: usize) -> Option<Value> {
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Item {
-        let inner = BTreeMap::from([(Name::from("ü"), Value::Null), (Name::from(""), Value::Bool(true))]);
+        let inner = Attributes::from([(Name::from("ü"), Value::Null), (Name::from(""), Value::Bool(true))]);
         Item::new()
             .with("id", "a\0b")
             .with("n", "-12.5e10".parse::<Number>().unwrap())

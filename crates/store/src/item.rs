@@ -1,8 +1,8 @@
 //! Items: named attributes with DynamoDB's types, and the keys that find them.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
+use crate::attributes::Attributes;
 use crate::number::Number;
 
 /// The name of an attribute; most are constants.
@@ -17,12 +17,12 @@ pub enum Value {
     Bool(bool),
     Null,
     L(Vec<Value>),
-    M(BTreeMap<Name, Value>),
+    M(Attributes),
 }
 
 /// One item: attributes by name.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Item(pub BTreeMap<Name, Value>);
+pub struct Item(pub Attributes);
 
 /// A value that can stand in a key: a string, number or bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -181,7 +181,7 @@ from! {
     Number => Value::N(v) v;
     Vec<u8> => Value::B(v) v;
     Vec<Value> => Value::L(v) v;
-    BTreeMap<Name, Value> => Value::M(v) v;
+    Attributes => Value::M(v) v;
     &str => KeyValue::S(v) v.to_owned();
     String => KeyValue::S(v) v;
     &String => KeyValue::S(v) v.clone();

@@ -5,6 +5,7 @@
 //! the same behaviour for tests, [`faults`] a decorator that makes any engine fail on purpose, and
 //! [`conformance`] the suite every one of them passes. Nothing here knows what an alert or a ticket is.
 
+pub mod attributes;
 pub mod codec;
 pub mod conformance;
 pub mod embedded;
@@ -19,6 +20,7 @@ mod serde;
 pub mod table;
 pub mod write;
 
+pub use attributes::Attributes;
 pub use error::{Error, FailedCondition};
 pub use item::{Item, Key, KeyValue, Value};
 pub use number::Number;

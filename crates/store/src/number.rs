@@ -213,9 +213,14 @@ impl From<i64> for Number {
         let mut rest = value.unsigned_abs();
         let len = rest.checked_ilog10().map_or(0, |places| places + 1);
         let mut digits = Digits { len: u8::try_from(len).unwrap_or(0), bytes: [0; NUMBER_DIGITS] };
-        for digit in digits.bytes.iter_mut().take(usize::from(digits.len)).rev() {
-            *digit = u8::try_from(rest % 10).unwrap_or(0);
-            rest /= 10;
+        // Two at a time: every item has a few numbers, and dividing is what takes long.
+        for pair in digits.bytes.get_mut(..usize::from(digits.len)).unwrap_or_default().rchunks_mut(2) {
+            let two = u8::try_from(rest % 100).unwrap_or(0);
+            rest /= 100;
+            match pair {
+                [tens, ones] => (*tens, *ones) = (two / 10, two % 10),
+                others => others.fill(two),
+            }
         }
         Self { negative: value < 0, exponent: i16::from(digits.len), digits: digits.trimmed() }
     }

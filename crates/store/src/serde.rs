@@ -26,7 +26,7 @@ impl Item {
 
     /// The record an item holds; [`Error::Corrupt`] where it holds another one.
     pub fn to_record<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        T::deserialize(read::Attributes(&self.0)).map_err(|error| Error::Corrupt(error.to_string()))
+        T::deserialize(read::FromMap(&self.0)).map_err(|error| Error::Corrupt(error.to_string()))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Writes, the conditions they carry, and the rules every transaction must keep.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
+use crate::attributes::Attributes;
 use crate::item::{Item, Key, Name, Value};
 use crate::number::Number;
 use crate::table::Table;
@@ -220,7 +221,7 @@ impl Change {
             }
     }
 
-    fn apply(&self, attributes: &mut BTreeMap<Name, Value>) -> Result<(), Error> {
+    fn apply(&self, attributes: &mut Attributes) -> Result<(), Error> {
         match self {
             Self::Set(name, value) => {
                 attributes.insert(name.clone(), value.clone());
@@ -237,8 +238,8 @@ impl Change {
                 let sum = sum.map_err(|why| Error::Invalid(format!("adding to attribute {name}: {why}")))?;
                 attributes.insert(name.clone(), Value::N(sum));
             }
-            Self::Append(name, values) => match attributes.entry(name.clone()).or_insert(Value::L(Vec::new())) {
-                Value::L(list) => list.extend(values.iter().cloned()),
+            Self::Append(name, values) => match attributes.get_or_insert(name, Value::L(Vec::new())) {
+                Some(Value::L(list)) => list.extend(values.iter().cloned()),
                 _ => return Err(Error::Invalid(format!("attribute {name} is no list to append to"))),
             },
         }

@@ -1,9 +1,7 @@
 //! Single items: written, read, replaced, removed; every type of value and of key.
 
-use std::collections::BTreeMap;
-
 use super::suite::{Suite, row};
-use crate::{Condition, Item, Key, KeyValue, Number, Value, Write};
+use crate::{Attributes, Condition, Item, Key, KeyValue, Number, Value, Write};
 
 pub async fn puts_gets_overwrites_and_deletes(suite: &Suite) {
     let table = &suite.tables.text;
@@ -46,7 +44,7 @@ pub async fn a_read_sees_the_last_write(suite: &Suite) {
 
 pub async fn every_type_of_value_comes_back(suite: &Suite) {
     let pk = suite.own("p");
-    let map: BTreeMap<_, _> = [("ключ".into(), Value::from("значение")), ("null".into(), Value::Null)].into();
+    let map: Attributes = [("ключ".into(), Value::from("значение")), ("null".into(), Value::Null)].into();
     let list = vec![Value::M(map.clone()), Value::L(Vec::new()), Value::L(vec![Value::L(vec![Value::from(-1)])])];
     let nested = Value::M([("list".into(), Value::L(list)), ("map".into(), Value::M(map))].into());
     let item = row(&pk, "a")
@@ -60,7 +58,7 @@ pub async fn every_type_of_value_comes_back(suite: &Suite) {
         .with("null", Value::Null)
         .with("list", vec![Value::from("a"), Value::from(1), Value::Null, Value::from(true)])
         .with("empty list", Vec::<Value>::new())
-        .with("empty map", BTreeMap::new())
+        .with("empty map", Attributes::new())
         .with("nested", nested)
         .with("имя", "a name in another script");
     suite.put(&suite.tables.text, item.clone()).await;

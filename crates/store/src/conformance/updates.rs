@@ -1,9 +1,7 @@
 //! Updates: each change, on items that are there and on ones that are not.
 
-use std::collections::BTreeMap;
-
 use super::suite::{Suite, row};
-use crate::{Change, Item, Key, Query, Value, Write};
+use crate::{Attributes, Change, Item, Key, Query, Value, Write};
 
 fn set(name: &'static str, value: impl Into<Value>) -> Change {
     Change::Set(name.into(), value.into())
@@ -33,7 +31,7 @@ pub async fn an_update_changes_what_it_names(suite: &Suite) {
     suite.put(table, item.with("list", list(&["a"]))).await;
     let changes = vec![
         set("changes", "text now"),
-        set("new", BTreeMap::from([("k".into(), Value::from(1))])),
+        set("new", Attributes::from([("k".into(), Value::from(1))])),
         remove("goes"),
         remove("was never there"),
         add("count", 2),
@@ -43,7 +41,7 @@ pub async fn an_update_changes_what_it_names(suite: &Suite) {
     let expected = row(&pk, "a")
         .with("stays", "s")
         .with("changes", "text now")
-        .with("new", BTreeMap::from([("k".into(), Value::from(1))]))
+        .with("new", Attributes::from([("k".into(), Value::from(1))]))
         .with("count", 42)
         .with("list", list(&["a", "b", "c"]));
     assert_eq!(suite.get(table, &key).await, Some(expected));

@@ -6,6 +6,7 @@
 //! failed fsync nobody can know what is on disk.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fjall::{Database, PersistMode, Slice};
 use tokio::sync::{mpsc, oneshot};
@@ -22,6 +23,12 @@ use crate::item::Item;
 /// Transactions in one group at the most, and bytes.
 const GROUP_TRANSACTIONS: usize = 1024;
 const GROUP_BYTES: usize = 8 * 1024 * 1024;
+
+/// Bytes that may be in memory and not yet in tables: each keyspace's own share, twice.
+const UNWRITTEN_BYTES: u64 = 144 * 1024 * 1024;
+/// How long to wait for them between two looks, and how often.
+const HELD_BACK: Duration = Duration::from_millis(2);
+const HELD_BACK_TIMES: usize = 500;
 
 pub enum Request {
     Transact(Plan, oneshot::Sender<Result<(), Error>>),
@@ -45,27 +52,50 @@ pub struct Committer {
 }
 
 /// What to tell a caller once the group is on disk, or is not.
-type Answer = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+enum Answer {
+    One(oneshot::Sender<Result<(), Error>>, Result<(), Error>),
+    Each(oneshot::Sender<Vec<Result<(), Error>>>, Vec<Result<(), Error>>),
+    Swept(oneshot::Sender<Result<usize, Error>>, Result<usize, Error>),
+}
 
-#[derive(Clone)]
+impl Answer {
+    /// A caller who has gone does not hear it.
+    fn tell(self, written: &Result<(), Refusal>) {
+        let refusal = written.as_ref().err();
+        match self {
+            Self::One(reply, decided) => drop(reply.send(refusal.map_or(decided, |refusal| Err(refusal.into())))),
+            Self::Swept(reply, decided) => drop(reply.send(refusal.map_or(decided, |refusal| Err(refusal.into())))),
+            Self::Each(reply, mut decided) => {
+                for answer in &mut decided {
+                    if let Some(refusal) = refusal {
+                        *answer = Err(refusal.into());
+                    }
+                }
+                drop(reply.send(decided));
+            }
+        }
+    }
+}
+
 enum Refusal {
     Full(String),
     Broken(String),
 }
 
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
+impl From<&Refusal> for Error {
+    fn from(refusal: &Refusal) -> Self {
         match refusal {
-            Refusal::Full(why) => Self::Full(why),
-            Refusal::Broken(why) => Self::ReadOnly(why),
+            Refusal::Full(why) => Self::Full(why.clone()),
+            Refusal::Broken(why) => Self::ReadOnly(why.clone()),
         }
     }
 }
 
 impl Committer {
     pub fn run(mut self) {
+        let mut group = Group::default();
         while let Some(first) = self.requests.blocking_recv() {
-            let mut group = Group::default();
+            group.clear();
             let mut answers: Vec<Answer> = Vec::new();
             let mut next = Some(first);
             while let Some(request) = next {
@@ -75,7 +105,7 @@ impl Committer {
             }
             let (count, bytes) = (group.transactions, group.bytes);
             let started = self.shared.clock.monotonic();
-            let outcome = self.write(group, started);
+            let outcome = self.write(&mut group, started);
             if outcome.is_ok() {
                 self.shared.observer.committed(count, bytes, self.shared.clock.monotonic().saturating_sub(started));
             }
@@ -83,14 +113,27 @@ impl Committer {
             self.tell(answers, outcome);
             if written {
                 self.ahead.committed(bytes);
+                self.hold_back();
             }
+        }
+    }
+
+    /// Waits while too much is in memory that the tables on disk do not have yet: who sends faster than they can be
+    /// written would fill the memory. For a while only, since whoever writes them may have failed, which the next commit
+    /// will hear.
+    fn hold_back(&self) {
+        for _ in 0..HELD_BACK_TIMES {
+            if self.db.write_buffer_size() <= UNWRITTEN_BYTES {
+                return;
+            }
+            std::thread::sleep(HELD_BACK);
         }
     }
 
     fn tell(&self, answers: Vec<Answer>, outcome: Result<(), Refusal>) {
         let tell = move || {
             for answer in answers {
-                answer(outcome.clone());
+                answer.tell(&outcome);
             }
         };
         match &self.callers {
@@ -105,18 +148,15 @@ impl Committer {
         match request {
             Request::Transact(plan, reply) => {
                 let decided = self.transact(plan, group);
-                answers.push(Box::new(move |written| drop(reply.send(written.map_err(Into::into).and(decided)))));
+                answers.push(Answer::One(reply, decided));
             }
             Request::Each(plans, reply) => {
                 let decided: Vec<_> = plans.into_iter().map(|plan| self.transact(plan, group)).collect();
-                answers.push(Box::new(move |written| {
-                    let each = decided.into_iter().map(|decided| written.clone().map_err(Into::into).and(decided));
-                    drop(reply.send(each.collect()));
-                }));
+                answers.push(Answer::Each(reply, decided));
             }
             Request::Sweep(lists, reply) => {
                 let swept = self.sweep(lists, group);
-                answers.push(Box::new(move |written| drop(reply.send(written.map_err(Into::into).and(swept)))));
+                answers.push(Answer::Swept(reply, swept));
             }
         }
     }
@@ -199,7 +239,7 @@ impl Committer {
         Ok(swept)
     }
 
-    fn write(&mut self, group: Group, now: std::time::Duration) -> Result<(), Refusal> {
+    fn write(&mut self, group: &mut Group, now: Duration) -> Result<(), Refusal> {
         if let Some(why) = self.shared.broken() {
             return Err(Refusal::Broken(why));
         }

@@ -17,6 +17,9 @@ const LISTED: usize = 4000;
 /// Starts of entries that are remembered at the most; then the memory starts anew.
 const REMEMBERED: usize = 100_000;
 
+/// Items for which a group keeps room when it is over.
+const KEPT: usize = 16 * 1024;
+
 /// What one transaction does to one item.
 pub struct Change {
     pub item_key: Slice,
@@ -58,7 +61,7 @@ struct Pending {
 /// Entries of a group that start alike.
 #[derive(Default)]
 struct Crowd {
-    entries: Vec<Entry>,
+    entries: Vec<Slice>,
     /// When the last of the items expires.
     expires: i64,
 }
@@ -110,10 +113,24 @@ impl Group {
         self.items.len() * 3 + self.expiries.len() + self.lists_done.len() + 1
     }
 
-    pub fn write_to(self, batch: &mut OwnedWriteBatch, spaces: &Keyspaces, listed: &mut Listed, sequence: u64) {
-        let Self { items, mut expiries, lists_done, .. } = self;
-        let mut crowds: FxHashMap<Vec<u8>, Crowd> = FxHashMap::default();
-        for pending in items {
+    /// Makes ready for other transactions; what is there is gone, its room is kept.
+    pub fn clear(&mut self) {
+        if self.places.capacity() > KEPT {
+            *self = Self::default();
+            return;
+        }
+        self.items.clear();
+        self.places.clear();
+        self.expiries.clear();
+        self.lists_done.clear();
+        (self.transactions, self.bytes) = (0, 0);
+    }
+
+    /// Takes everything out and puts it into the batch.
+    pub fn write_to(&mut self, batch: &mut OwnedWriteBatch, spaces: &Keyspaces, listed: &mut Listed, sequence: u64) {
+        let mut expiries = std::mem::take(&mut self.expiries);
+        let mut crowds: FxHashMap<Slice, Crowd> = FxHashMap::default();
+        for pending in self.items.drain(..) {
             for entry in pending.gone {
                 // An entry in a list stays there, and leads to nothing any more.
                 if !pending.new.iter().any(|new| new.key == entry.key) {
@@ -129,9 +146,10 @@ impl Group {
                 };
                 if let Some(crowd) = crowds.get_mut(shared) {
                     crowd.expires = crowd.expires.max(expires);
-                    crowd.entries.push(entry);
+                    crowd.entries.push(entry.key);
                 } else {
-                    crowds.insert(shared.to_vec(), Crowd { entries: vec![entry], expires });
+                    let shared = Slice::from(shared);
+                    crowds.insert(shared, Crowd { entries: vec![entry.key], expires });
                 }
             }
             let items = if pending.apart { &spaces.apart } else { &spaces.items };
@@ -148,7 +166,7 @@ impl Group {
                 batch.insert(&spaces.index, keys::expiry_list(second, sequence, part), list);
             }
         }
-        for list in lists_done {
+        for list in self.lists_done.drain(..) {
             batch.remove(&spaces.index, list);
         }
     }
@@ -166,11 +184,11 @@ fn write_crowd(
 ) {
     if crowd.entries.len() < 2 || !listed.admit(shared, crowd.entries.len()) {
         for entry in crowd.entries {
-            batch.insert(&spaces.index, entry.key, Slice::from([]));
+            batch.insert(&spaces.index, entry, Slice::from([]));
         }
         return;
     }
-    let rests = crowd.entries.iter().map(|entry| entry.key.get(shared.len()..).unwrap_or_default());
+    let rests = crowd.entries.iter().map(|entry| entry.get(shared.len()..).unwrap_or_default());
     for (part, list) in parts(rests) {
         let list_key = Slice::from(keys::entry_list(shared, sequence, part));
         expiries.entry(crowd.expires).or_default().push(list_key.clone());

@@ -6,6 +6,9 @@
 //! Ids are assigned once and kept (`layout`). Each part of a key says where it ends, so that no partition's keys
 //! lie among another's.
 
+use fjall::Slice;
+
+use super::scratch::built;
 use crate::item::{Item, Key, KeyValue, Value};
 use crate::number::Number;
 use crate::query::Range;
@@ -51,22 +54,25 @@ fn put_key(out: &mut Vec<u8>, key: &Key) {
 }
 
 /// The bytes of an item's key.
-pub fn item(table: u16, key: &Key) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64);
-    out.extend(table.to_be_bytes());
-    put_key(&mut out, key);
-    out
+pub fn item(table: u16, key: &Key) -> Slice {
+    let key = built(|out| {
+        out.extend(table.to_be_bytes());
+        put_key(out, key);
+        Some(())
+    });
+    key.unwrap_or_else(|| Slice::from([]))
 }
 
 /// The bytes of the key of an item, which has been checked.
-pub fn of_item(id: u16, table: &Table, item: &Item) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(96);
-    out.extend(id.to_be_bytes());
-    put_value(&mut out, item.get(&table.partition_attribute().0)?)?;
-    if let Some((sort, _)) = table.sort_attribute() {
-        put_value(&mut out, item.get(sort)?)?;
-    }
-    Some(out)
+pub fn of_item(id: u16, table: &Table, item: &Item) -> Option<Slice> {
+    built(|out| {
+        out.extend(id.to_be_bytes());
+        put_value(out, item.get(&table.partition_attribute().0)?)?;
+        match table.sort_attribute() {
+            Some((sort, _)) => put_value(out, item.get(sort)?),
+            None => Some(()),
+        }
+    })
 }
 
 /// The bytes of an index entry: `entry` is the key in the index, `own` the key in the table. With `same_sort`
@@ -85,22 +91,23 @@ pub fn index_entry(index: u16, entry: &Key, own: &Key, same_sort: bool) -> Vec<u
 
 /// The index entry of an item that has been checked, or `None` if the item is not in the index. With the `same_sort`
 /// the sort key stands there once.
-pub fn index_entry_of_item(id: u16, index: &Index, item: &Item, own: &OwnKey<'_>, same_sort: bool) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(128);
-    out.extend(id.to_be_bytes());
-    put_value(&mut out, item.get(&index.partition.0)?)?;
-    let (partition, sort) = own.parts();
-    if same_sort {
-        out.extend_from_slice(sort);
+pub fn index_entry_of_item(id: u16, index: &Index, item: &Item, own: &OwnKey<'_>, same_sort: bool) -> Option<Slice> {
+    built(|out| {
+        out.extend(id.to_be_bytes());
+        put_value(out, item.get(&index.partition.0)?)?;
+        let (partition, sort) = own.parts();
+        if same_sort {
+            out.extend_from_slice(sort);
+            out.extend_from_slice(partition);
+            return Some(());
+        }
+        if let Some((sort, _)) = &index.sort {
+            put_value(out, item.get(sort)?)?;
+        }
         out.extend_from_slice(partition);
-        return Some(out);
-    }
-    if let Some((sort, _)) = &index.sort {
-        put_value(&mut out, item.get(sort)?)?;
-    }
-    out.extend_from_slice(partition);
-    out.extend_from_slice(sort);
-    Some(out)
+        out.extend_from_slice(sort);
+        Some(())
+    })
 }
 
 /// The key of an item in bytes, taken apart.
@@ -291,10 +298,10 @@ mod tests {
         let own = Key::with_sort("p\0", -7);
         let entry = Key::with_sort(12_i64, "x\0y");
         let bytes = index_entry(9, &entry, &own, false);
-        assert_eq!(item_of_index_entry(3, &bytes, &[KeyKind::N, KeyKind::S], false).unwrap(), item(3, &own));
+        assert_eq!(item_of_index_entry(3, &bytes, &[KeyKind::N, KeyKind::S], false).unwrap(), item(3, &own).to_vec());
         let entry = Key::with_sort(12_i64, -7);
         let bytes = index_entry(9, &entry, &own, true);
-        assert_eq!(item_of_index_entry(3, &bytes, &[KeyKind::N, KeyKind::N], true).unwrap(), item(3, &own));
+        assert_eq!(item_of_index_entry(3, &bytes, &[KeyKind::N, KeyKind::N], true).unwrap(), item(3, &own).to_vec());
     }
 
     #[test]

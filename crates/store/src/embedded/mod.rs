@@ -15,6 +15,7 @@ mod layout;
 mod lists;
 mod plan;
 mod read;
+mod scratch;
 mod space;
 mod sweep;
 mod versions;
@@ -272,7 +273,13 @@ impl Store for Embedded {
                 Err(error) => answers.push(Err(error)),
             }
         }
-        let mut decided = match self.submit(|reply| Request::Each(plans, reply)).await {
+        // Most requests bring one event, and one answer needs no list.
+        let decided = if let (1, Some(plan)) = (plans.len(), plans.pop_if(|_| answers.len() == 1)) {
+            self.submit(|reply| Request::Transact(plan, reply)).await.map(|decided| vec![decided])
+        } else {
+            self.submit(|reply| Request::Each(plans, reply)).await
+        };
+        let mut decided = match decided {
             Ok(decided) => decided.into_iter(),
             Err(error) => return answers.into_iter().map(|_| Err(again(&error))).collect(),
         };

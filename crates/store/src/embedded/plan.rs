@@ -11,6 +11,7 @@ use rustc_hash::FxHashSet;
 
 use super::keys::OwnKey;
 use super::layout::TableIds;
+use super::scratch::built;
 use super::{Tables, keys};
 use crate::Error;
 use crate::codec;
@@ -50,7 +51,7 @@ pub struct Stored {
 /// An index entry that leads to an item.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    pub key: Vec<u8>,
+    pub key: Slice,
     /// How much of it the entries of one list have in common, if it may be in one.
     pub shared: Option<usize>,
     /// Whether the item itself stands beside it, if it is no larger than this.
@@ -74,15 +75,11 @@ pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
                 (table, condition, item_key, Action::Put(stored))
             }
             Write::Update { ref table, ref key, ref condition, .. } => {
-                let item_key = Slice::from(keys::item(ids.table, key));
+                let item_key = keys::item(ids.table, key);
                 (table.clone(), condition.clone(), item_key, Action::Update(write))
             }
-            Write::Delete { table, key, condition } => {
-                (table, condition, Slice::from(keys::item(ids.table, &key)), Action::Delete)
-            }
-            Write::Check { table, key, condition } => {
-                (table, condition, Slice::from(keys::item(ids.table, &key)), Action::Check)
-            }
+            Write::Delete { table, key, condition } => (table, condition, keys::item(ids.table, &key), Action::Delete),
+            Write::Check { table, key, condition } => (table, condition, keys::item(ids.table, &key), Action::Check),
         };
         bytes += match &action {
             Action::Put(stored) => stored.bytes.len(),
@@ -112,14 +109,18 @@ fn named_twice(steps: &[Step]) -> Option<&Table> {
 
 /// The bytes of the key of an item, which has been checked.
 pub fn item_key(table: &Table, ids: &TableIds, item: &Item) -> Result<Slice, Error> {
-    let key = keys::of_item(ids.table, table, item).map(Slice::from);
+    let key = keys::of_item(ids.table, table, item);
     key.ok_or_else(|| Error::Corrupt(format!("an item of {} lacks its key", table.name())))
 }
 
 /// The bytes and entries of an item of that size.
 pub fn stored(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item, size: usize) -> Result<Stored, Error> {
     let mut entries = entries(table, ids, item_key, item)?;
-    let bytes = Slice::from(codec::encode_sized(item, size));
+    let encode = |out: &mut Vec<u8>| {
+        codec::encode_into(out, item, size);
+        Some(())
+    };
+    let bytes = built(encode).unwrap_or_else(|| Slice::from([]));
     for entry in entries.iter_mut().filter(|entry| bytes.len() <= entry.whole_bytes) {
         entry.value = bytes.clone();
     }

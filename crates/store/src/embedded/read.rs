@@ -117,7 +117,7 @@ impl Iterator for Directed {
 
 fn position(table: &Table, ids: &TableIds, index: Option<&Index>, cursor: &Item) -> Result<Vec<u8>, Error> {
     let own = table.key_of(cursor)?;
-    let Some(index) = index else { return Ok(keys::item(ids.table, &own)) };
+    let Some(index) = index else { return Ok(keys::item(ids.table, &own).to_vec()) };
     let entry = table.index_key_of(index, cursor)?;
     let entry = entry.ok_or_else(|| Error::Invalid("the cursor lacks the index's keys".to_owned()))?;
     Ok(keys::index_entry(index_id(table, ids, index)?, &entry, &own, same_sort(table, index)))

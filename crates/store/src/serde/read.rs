@@ -1,6 +1,5 @@
 //! The deserializer: a value becomes a record, without copying the value first.
 
-use std::collections::{BTreeMap, btree_map};
 use std::slice;
 
 use serde::de::value::MapDeserializer;
@@ -11,6 +10,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 
 use super::Mismatch;
+use crate::attributes::{self, Attributes};
 use crate::item::Name;
 use crate::{Number, Value};
 
@@ -20,7 +20,7 @@ pub(super) struct FromValue<'v>(pub &'v Value);
 
 /// Reads a map, or the attributes of an item.
 #[derive(Clone, Copy)]
-pub(super) struct Attributes<'v>(pub &'v BTreeMap<Name, Value>);
+pub(super) struct FromMap<'v>(pub &'v Attributes);
 
 /// Reads a map's key.
 struct FromName<'v>(&'v str);
@@ -28,11 +28,11 @@ struct FromName<'v>(&'v str);
 /// Reads an enum: its variant's name, and what the variant holds.
 struct Variant<'v>(&'v str, Option<&'v Value>);
 
-type Entries<'v> = std::iter::Map<btree_map::Iter<'v, Name, Value>, fn((&'v Name, &'v Value)) -> Entry<'v>>;
+type Entries<'v> = std::iter::Map<attributes::Iter<'v>, fn((&'v Name, &'v Value)) -> Entry<'v>>;
 type Entry<'v> = (FromName<'v>, FromValue<'v>);
 type Elements<'v> = std::iter::Map<slice::Iter<'v, Value>, fn(&'v Value) -> FromValue<'v>>;
 
-fn entries(map: &BTreeMap<Name, Value>) -> MapDeserializer<'_, Entries<'_>, Mismatch> {
+fn entries(map: &Attributes) -> MapDeserializer<'_, Entries<'_>, Mismatch> {
     MapDeserializer::new(map.iter().map(|(name, value)| (FromName(name), FromValue(value))))
 }
 
@@ -88,7 +88,7 @@ impl<'de> Deserializer<'de> for FromValue<'de> {
                 elements.end()?;
                 Ok(value)
             }
-            Value::M(map) => Attributes(map).deserialize_any(visitor),
+            Value::M(map) => FromMap(map).deserialize_any(visitor),
         }
     }
 
@@ -111,7 +111,7 @@ impl<'de> Deserializer<'de> for FromValue<'de> {
     ) -> Result<V::Value, Mismatch> {
         match self.0 {
             Value::S(variant) => visitor.visit_enum(Variant(variant, None)),
-            Value::M(map) => Attributes(map).deserialize_enum(name, variants, visitor),
+            Value::M(map) => FromMap(map).deserialize_enum(name, variants, visitor),
             _ => Err(Mismatch::custom("a variant must be text, or a map with one entry")),
         }
     }
@@ -126,7 +126,7 @@ impl<'de> Deserializer<'de> for FromValue<'de> {
     }
 }
 
-impl<'de> Deserializer<'de> for Attributes<'de> {
+impl<'de> Deserializer<'de> for FromMap<'de> {
     type Error = Mismatch;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {

@@ -1,13 +1,12 @@
 //! The serializer: a record becomes a value.
 
-use std::collections::BTreeMap;
-
 use serde::ser::{
     Error as _, Impossible, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
     SerializeTuple, SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
 use super::Mismatch;
+use crate::attributes::Attributes;
 use crate::item::Name;
 use crate::{Number, Value};
 
@@ -22,7 +21,7 @@ pub(super) struct List {
 /// A map in the making; `variant` is set inside an enum, `name` between a key and its value.
 pub(super) struct Map {
     variant: Option<&'static str>,
-    values: BTreeMap<Name, Value>,
+    values: Vec<(Name, Value)>,
     name: Option<Name>,
 }
 
@@ -56,16 +55,16 @@ impl List {
 
 impl Map {
     fn new(variant: Option<&'static str>) -> Self {
-        Self { variant, values: BTreeMap::new(), name: None }
+        Self { variant, values: Vec::new(), name: None }
     }
 
     fn insert<T: Serialize + ?Sized>(&mut self, name: Name, value: &T) -> Result<(), Mismatch> {
-        self.values.insert(name, value.serialize(ToValue)?);
+        self.values.push((name, value.serialize(ToValue)?));
         Ok(())
     }
 
     fn finish(self) -> Value {
-        let map = Value::M(self.values);
+        let map = Value::M(Attributes::from_vec(self.values));
         match self.variant {
             Some(variant) => tagged(variant, map),
             None => map,

@@ -1,10 +1,9 @@
 //! A ticket as it is stored: exactly the seed's attributes (S004-05 to S004-16).
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use tidings_core::time::{self, Timestamp};
-use tidings_store::{Error, Item, Key, KeyKind, Table, Value};
+use tidings_store::{Attributes, Error, Item, Key, KeyKind, Table, Value};
 
 use super::status::Status;
 
@@ -67,12 +66,12 @@ pub fn to_micros(at: Timestamp) -> Timestamp {
 impl Comment {
     #[must_use]
     pub fn to_value(&self) -> Value {
-        let mut fields = BTreeMap::from([
+        let mut fields = Attributes::from([
             ("comment_text".into(), Value::from(&self.comment_text)),
             ("added_at".into(), Value::from(time::iso_micros(self.added_at))),
         ]);
         if let Some(author) = &self.author {
-            fields.insert("author".into(), Value::from(author));
+            fields.insert("author", author);
         }
         Value::M(fields)
     }
@@ -166,7 +165,8 @@ mod tests {
     // S004-39: the seed's attributes, no more.
     #[test]
     fn a_ticket_has_exactly_the_seeds_attributes() {
-        let names: Vec<_> = Ticket::from_item(&sample()).unwrap().unwrap().to_item().0.into_keys().collect();
+        let names: Vec<_> =
+            Ticket::from_item(&sample()).unwrap().unwrap().to_item().0.into_iter().map(|(name, _)| name).collect();
         let seed = ["caller_id", "comments", "created_at", "issue_description", "status", "ticket_id", "updated_at"];
         assert_eq!(names, seed);
     }
