@@ -11,7 +11,7 @@ use futures_util::stream;
 use tidings_store::{Error, Item, Store};
 use tokio::sync::mpsc;
 
-use super::history::{self, Selection};
+use super::history::{self, Rows, Selection};
 use super::view;
 
 /// Alerts read at once, and pages that lie ready.
@@ -115,10 +115,20 @@ pub fn body(store: Arc<dyn Store>, selection: Selection, format: Format) -> Body
     Body::from_stream(frames)
 }
 
+/// One page, read on a thread of its own: a page is milliseconds of work, and who was just handed one is waked on the
+/// thread that did it, so that reading and writing out would take turns on one processor.
+async fn page(store: Arc<dyn Store>, selection: Arc<Selection>, after: Option<Item>) -> Result<Rows, Error> {
+    let runtime = tokio::runtime::Handle::current();
+    let read = move || runtime.block_on(history::page(&*store, &selection, PAGE_ROWS, after));
+    let read = tokio::task::spawn_blocking(read).await;
+    read.unwrap_or_else(|error| Err(Error::failed("a page could not be read", error)))
+}
+
 async fn read(store: Arc<dyn Store>, selection: Selection, sender: mpsc::Sender<Result<Vec<Item>, Error>>) {
+    let selection = Arc::new(selection);
     let mut after = None;
     loop {
-        let (items, next) = match history::page(&*store, &selection, PAGE_ROWS, after).await {
+        let (items, next) = match page(Arc::clone(&store), Arc::clone(&selection), after).await {
             Ok(rows) => (rows.items, rows.next),
             Err(error) => {
                 let _ = sender.send(Err(error)).await;

@@ -72,7 +72,7 @@ pub async fn complete(store: &dyn Store, item: &mut Item) -> Result<(), Error> {
     let rest = store.get(record::rest_table(), &key).await?;
     let rest = rest.as_ref().and_then(|rest| rest.str("rest")).unwrap_or_default();
     let whole = format!("{}{rest}", item.str("RawEventJson").unwrap_or_default());
-    item.0.insert("RawEventJson".into(), whole.into());
+    item.0.insert("RawEventJson", whole);
     Ok(())
 }
 
@@ -165,7 +165,9 @@ impl Walk<'_> {
     /// Takes all alerts of a second; says whether the page is done.
     fn take(&mut self, mut second: Vec<Item>) -> Result<bool, Error> {
         second.sort_by(|a, b| b.str("SortKey").cmp(&a.str("SortKey")));
-        let last = second.last().map(|last| self.place(last)).transpose()?;
+        // Where the page ends for having looked at so many, it ends after this second.
+        let enough = self.looked_at >= LOOKED_AT;
+        let last = second.last().filter(|_| enough).map(|last| self.place(last)).transpose()?;
         for item in second {
             let fits = self.selection.fits(&item);
             if fits && self.is_full() {
@@ -176,7 +178,7 @@ impl Walk<'_> {
                 self.rows.items.push(item);
             }
         }
-        if self.looked_at >= LOOKED_AT {
+        if enough {
             self.rows.next = last;
         }
         Ok(self.rows.next.is_some())

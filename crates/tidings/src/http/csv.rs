@@ -16,26 +16,36 @@ pub fn row(cells: &[&str]) -> String {
 
 /// Appends one cell.
 pub fn push_cell(out: &mut String, cell: &str) {
-    // A sign behind white space, or in its full-width form, still starts a formula in some programs.
-    let first = cell.trim_start().chars().next();
-    let guarded = matches!(first, Some('=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠'))
-        || cell.starts_with(['\t', '\r', '\n']);
-    let quoted = cell.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\r' | b'\n'));
+    // All bytes are looked at, whatever the first of them were: the processor compares many at a time.
+    let special = |byte: u8| byte == b',' || byte == b'"' || byte == b'\r' || byte == b'\n';
+    let quoted = cell.bytes().fold(false, |found, byte| found | special(byte));
     if quoted {
         out.push('"');
     }
-    if guarded {
+    if starts_formula(cell) {
         out.push('\'');
     }
-    for (place, part) in cell.split('"').enumerate() {
-        if place > 0 {
-            out.push_str("\"\"");
+    let mut copied = 0;
+    if quoted {
+        for (place, _) in cell.bytes().enumerate().filter(|(_, byte)| *byte == b'"') {
+            out.push_str(cell.get(copied..=place).unwrap_or_default());
+            copied = place;
         }
-        out.push_str(part);
     }
+    out.push_str(cell.get(copied..).unwrap_or_default());
     if quoted {
         out.push('"');
     }
+}
+
+/// Whether a program may take the cell for a formula. A sign behind white space, or in its full-width form, still starts
+/// one in some programs.
+fn starts_formula(cell: &str) -> bool {
+    if cell.as_bytes().first().is_none_or(|first| first.is_ascii_alphanumeric() || *first == b'{') {
+        return false;
+    }
+    let first = cell.trim_start().chars().next();
+    matches!(first, Some('=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠')) || cell.starts_with(['\t', '\r', '\n'])
 }
 
 #[cfg(test)]
@@ -46,6 +56,7 @@ mod tests {
     #[test]
     fn cells_are_quoted_and_guarded() {
         assert_eq!(row(&["a", "b,c", "d\"e", "f\ng", ""]), "a,\"b,c\",\"d\"\"e\",\"f\ng\",\r\n");
+        assert_eq!(row(&["\"\"", "\"é\",", "{\"a\":1}"]), "\"\"\"\"\"\"\",\"\"\"é\"\",\",\"{\"\"a\"\":1}\"\r\n");
         for cell in ["=1+1", "+1", "-1", "@x", "\t=1", " =1", "＝1", "\r1"] {
             assert!(row(&[cell]).trim_start_matches('"').starts_with('\''), "{cell:?}");
         }

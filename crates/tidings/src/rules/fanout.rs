@@ -4,15 +4,17 @@
 //! conditional on the one before. Keys follow from event and user, and an entry that is there already is passed over.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, FutureExt, MaybeDone, maybe_done};
+use futures_util::stream::StreamExt;
 use tidings_core::envelope::Envelope;
 use tidings_store::{Error, Query, Store, Table, Value, Write, limits};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::book::Book;
@@ -71,7 +73,14 @@ enum Piece {
 /// Chunks that the store is deciding about.
 struct Flight {
     chunks: Vec<Chunk>,
-    results: JoinHandle<Vec<Result<(), Error>>>,
+    results: Pin<Box<MaybeDone<BoxFuture<'static, Vec<Result<(), Error>>>>>>,
+}
+
+impl Flight {
+    async fn results(&mut self) -> Vec<Result<(), Error>> {
+        self.results.as_mut().await;
+        self.results.as_mut().take_output().unwrap_or_default()
+    }
 }
 
 /// Pieces of one transaction, and where the job stands after it.
@@ -263,8 +272,8 @@ impl Fanout {
         let mut flights = VecDeque::new();
         let moved = self.tell(job, left, each, &past, &stamp, &mut flights).await;
         // However it ended: a caller that goes on to close the store must not find it still in use.
-        for flight in flights {
-            let _ = flight.results.await;
+        for mut flight in flights {
+            flight.results().await;
         }
         moved
     }
@@ -304,8 +313,8 @@ impl Fanout {
             if !again.is_empty() {
                 // Those behind have failed with it: none of them may come before it.
                 let mut again: VecDeque<Chunk> = again.into();
-                for flight in flights.drain(..) {
-                    let _ = flight.results.await;
+                for mut flight in flights.drain(..) {
+                    flight.results().await;
                     again.extend(flight.chunks);
                 }
                 if self.commit_all(job, again).await? == Moved::Lost {
@@ -322,13 +331,17 @@ impl Fanout {
         let transactions = self.transactions(job, *step, chunks.iter())?;
         *step += i64::try_from(chunks.len()).unwrap_or(0);
         let store = Arc::clone(&self.store);
-        let results = tokio::spawn(async move { store.transact_each(transactions).await });
+        let results = async move { store.transact_each(transactions).await };
+        let mut results = Box::pin(maybe_done(results.boxed()));
+        // Here and now, and not by a task: of two tasks the second may be the first to run, and find the job not yet
+        // where it should be. Whoever waits for the results will be waked for them.
+        let _ = results.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         Ok(Flight { chunks, results })
     }
 
     /// Waits for what became of chunks; gives those that are to be done again, from the first that failed on.
-    async fn land(&self, job: &mut Job, flight: Flight) -> Result<Vec<Chunk>, Error> {
-        let results = flight.results.await.map_err(|_| Error::ReadOnly("the store gave no answer".to_owned()))?;
+    async fn land(&self, job: &mut Job, mut flight: Flight) -> Result<Vec<Chunk>, Error> {
+        let results = flight.results().await;
         let mut again = Vec::new();
         for (chunk, result) in flight.chunks.into_iter().zip(results) {
             match result {
