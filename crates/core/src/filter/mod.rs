@@ -11,7 +11,7 @@
 //!   if one side is, `OR` true if one side is. What is unknown in the end does not match.
 //! * `IS NULL` is true of what is absent; `EXISTS` is true of what is there, even if it is null.
 //! * Names have no case. A name without a scope is a property of the sender (`user.`). `sys.` takes the names of
-//!   [`System`] and no others; one that this message does not carry is unknown.
+//!   [`System`] and no others; one that this message does not carry is unknown, or an error ([`View::is_strict`]).
 //! * Texts compare by code point, and case counts. An integer beside a double is taken as a double. `=` between
 //!   different kinds is false and `<>` is true; to order them is an error.
 //! * Integers are of 64 bits and division between them drops the rest. Overflow, division by zero and results that are

@@ -91,6 +91,12 @@ pub trait View {
     /// A property of the broker; `None` if this message does not carry it.
     fn system(&self, property: System) -> Option<Value<'_>>;
 
+    /// Whether it is an error to ask for a property of the broker that this message does not carry, other than by
+    /// `IS NULL` and `EXISTS`; else it is unknown.
+    fn is_strict(&self) -> bool {
+        false
+    }
+
     /// A property of the sender. Case does not count in `name`; [`same_name`] compares.
     fn user(&self, name: &str) -> Option<Value<'_>>;
 

@@ -152,7 +152,8 @@ impl Definition {
         }
     }
 
-    /// Reads a description; every field that is wrong is named. A secret given as `***` is the one it had before.
+    /// Reads a description; every field that is wrong is named. A secret given as `***` is the one it had
+    /// before, for the same URL.
     pub fn read(kind: Kind, fields: &Map<String, Value>, before: Option<&Self>) -> Result<Self, Vec<FieldError>> {
         let mut reader = Reader { fields, errors: Vec::new() };
         let mut definition = Self::new(kind);
@@ -411,7 +412,13 @@ impl Reader<'_> {
         }
         let secret = match fields.get("secret").filter(|value| !value.is_null()) {
             None => None,
-            Some(Value::String(text)) if text == HIDDEN => before.and_then(|before| before.secret.clone()),
+            Some(Value::String(text)) if text == HIDDEN => {
+                let kept = before.filter(|before| before.url == url).and_then(|before| before.secret.clone());
+                if kept.is_none() {
+                    self.wrong("push.secret", "is hidden, and there is none for this URL to keep");
+                }
+                kept
+            }
             Some(Value::String(text)) if (1..=SECRET_CHARS).contains(&text.len()) => Some(text.clone()),
             Some(_) => {
                 self.wrong("push.secret", format!("must be a string of 1 to {SECRET_CHARS} characters"));

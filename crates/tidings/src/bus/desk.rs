@@ -24,6 +24,8 @@ pub struct Seen {
     pub message: Stored,
     /// When it is due, if it is scheduled.
     pub due: Option<Timestamp>,
+    /// Where it lies among those of its state.
+    at: String,
 }
 
 impl Line {
@@ -41,16 +43,30 @@ impl Line {
             Which::Deferred => {
                 let range = Range::AtLeast(layout::digits(from).into());
                 let query = Query::new(self.layout.partition("f")).range(range).limit(limit);
-                self.peek_all(query, limit, |_, stored| Some(Seen { message: stored, due: None })).await
+                self.peek_all(query, limit, 0).await
             }
-            Which::Scheduled => {
-                let query = Query::new(self.layout.partition("s")).limit(limit.max(100));
-                self.peek_all(query, limit, |due, stored| {
-                    (stored.sequence >= from).then_some(Seen { message: stored, due })
-                })
-                .await
-            }
+            Which::Scheduled => Ok(self.peek_scheduled(None, from, limit).await?.0),
         }
+    }
+
+    /// Scheduled messages in the order of time, with numbers from `from` on, behind the place that the page before ended
+    /// at; and the place that this one ends at, if there are more.
+    pub async fn peek_scheduled(
+        &self,
+        after: Option<&str>,
+        from: u64,
+        limit: usize,
+    ) -> Result<(Vec<Seen>, Option<String>), Error> {
+        let mut query = Query::new(self.layout.partition("s")).limit((limit + 1).max(100));
+        if let Some(after) = after {
+            // No key begins with another one.
+            query = query.range(Range::AtLeast(format!("{after}!").into()));
+        }
+        let mut seen = self.peek_all(query, limit + 1, from).await?;
+        let more = seen.len() > limit;
+        seen.truncate(limit);
+        let end = seen.last().filter(|_| more).map(|last| last.at.clone());
+        Ok((seen, end))
     }
 
     async fn peek_lane(&self, lane: LaneId, start: u64, from: u64, limit: usize) -> Result<Vec<Seen>, Error> {
@@ -71,22 +87,22 @@ impl Line {
             query = query.after(page.next);
         }
         found.truncate(limit);
-        self.add_deliveries(lane, &mut found).await?;
-        Ok(found.into_iter().map(|(_, message)| Seen { message, due: None }).collect())
+        self.add_deliveries(lane, &mut found, |_, _, _| {}).await?;
+        let seen = |(position, message)| Seen { message, due: None, at: layout::digits(position) };
+        Ok(found.into_iter().map(seen).collect())
     }
 
-    async fn peek_all(
-        &self,
-        mut query: Query,
-        limit: usize,
-        take: impl Fn(Option<Timestamp>, Stored) -> Option<Seen>,
-    ) -> Result<Vec<Seen>, Error> {
+    async fn peek_all(&self, mut query: Query, limit: usize, from: u64) -> Result<Vec<Seen>, Error> {
         let mut seen = Vec::new();
         loop {
             let page = self.shared.store.query(layout::table(), &query).await?;
             for item in &page.items {
-                let due = item.str("at").filter(|at| at.contains('#')).and_then(|at| at.get(..19)?.parse().ok());
-                seen.extend(take(due.map(layout::from_micros), Stored::from_item(item)?));
+                let at = item.str("at").unwrap_or_default().to_owned();
+                let due = at.split_once('#').and_then(|(due, _)| due.parse().ok()).map(layout::from_micros);
+                let message = Stored::from_item(item)?;
+                if message.sequence >= from {
+                    seen.push(Seen { message, due, at });
+                }
                 if seen.len() >= limit {
                     return Ok(seen);
                 }

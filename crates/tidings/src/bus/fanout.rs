@@ -178,7 +178,9 @@ impl Bus {
         let fanout = self.fanout(entity);
         let mut copies = Vec::new();
         for subscription in subscriptions.values() {
-            copies.extend(filter::copies(&subscription.rules, &message).into_iter().map(|copy| (subscription, copy)));
+            copies.extend(
+                filter::copies(&subscription.rules, &message, now).into_iter().map(|copy| (subscription, copy)),
+            );
             if copies.len() > DIRECT_COPIES {
                 break;
             }
@@ -303,7 +305,7 @@ fn pieces<'a>(job: &Job, subscriptions: &'a BTreeMap<String, Arc<Subscription>>)
     let rest = subscriptions.range::<String, _>((Bound::Included(first), Bound::Unbounded));
     let mut pieces = VecDeque::new();
     for (name, subscription) in rest {
-        let copies = filter::copies(&subscription.rules, &job.message.message).into_iter().enumerate();
+        let copies = filter::copies(&subscription.rules, &job.message.message, job.at).into_iter().enumerate();
         let skip = if name == first { made } else { 0 };
         pieces.extend(copies.skip(skip).map(|(place, copy)| (subscription, copy, place)));
         if pieces.len() > PIECES {

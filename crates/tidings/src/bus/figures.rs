@@ -243,7 +243,7 @@ impl Line {
             scheduled: count(state.counts.scheduled),
             locked: locked as u64,
             deferred: count(state.counts.deferred),
-            dead_lettered: count(dead.waiting),
+            dead_lettered: count(dead.waiting + dead.deferred + dead.scheduled),
             dead_lettered_bytes: count(dead.bytes),
             incoming: count(state.counts.incoming),
             outgoing: count(state.counts.outgoing),

@@ -1,12 +1,14 @@
 //! Which messages of a topic a subscription takes, and what its rules make of them.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use tidings_core::envelope::FieldError;
 use tidings_core::filter::{
     Change, Correlation, Filter, KeyPattern, SqlAction, SqlFilter, System, Value, View, same_name,
 };
 use tidings_core::pattern::Pattern;
+use tidings_core::time::Timestamp;
 
 use super::definition::RuleDefinition;
 use super::message::Message;
@@ -29,7 +31,10 @@ pub fn compile(rule: &RuleDefinition) -> Result<Rule, Vec<FieldError>> {
     let mut filter = Filter::All;
     if let Some(sql) = &rule.sql {
         match SqlFilter::parse(sql) {
-            Ok(sql) => filter = Filter::Sql(sql),
+            Ok(sql) => {
+                errors.extend(too_early(sql.asks_for()).map(|why| FieldError::new("sql", why)));
+                filter = Filter::Sql(sql);
+            }
             Err(error) => errors.push(FieldError::new("sql", error.to_string())),
         }
     }
@@ -58,13 +63,29 @@ pub fn compile(rule: &RuleDefinition) -> Result<Rule, Vec<FieldError>> {
         }
     }
     let action = match rule.action.as_deref().map(SqlAction::parse).transpose() {
-        Ok(action) => action,
+        Ok(action) => {
+            let asked = action.as_ref().map(SqlAction::asks_for).unwrap_or_default();
+            errors.extend(too_early(asked).map(|why| FieldError::new("action", why)));
+            action
+        }
         Err(error) => {
             errors.push(FieldError::new("action", error.to_string()));
             None
         }
     };
     if errors.is_empty() { Ok(Rule { name: rule.name.clone(), filter, action }) } else { Err(errors) }
+}
+
+/// Properties that no message has when rules are asked: a copy gets them where it goes, if at all.
+fn too_early(asked: BTreeSet<System>) -> Option<String> {
+    let known_later = |property: &System| {
+        use System::{DeadLetterSource, DeliveryCount, EnqueuedSequenceNumber, ExpiresAtUtc, SequenceNumber};
+        matches!(property, ExpiresAtUtc | SequenceNumber | EnqueuedSequenceNumber | DeliveryCount | DeadLetterSource)
+    };
+    let names: Vec<_> =
+        asked.into_iter().filter(known_later).map(|property| format!("sys.{}", property.name())).collect();
+    let why = "no message has that before a subscription has taken it";
+    (!names.is_empty()).then(|| format!("asks for {}: {why}", names.join(", ")))
 }
 
 /// What a subscription makes of a message.
@@ -77,21 +98,21 @@ pub enum Copy {
 }
 
 /// The copies of a message that a subscription gets: one if any rule without an action takes it, and one more for each
-/// rule with an action that does (S003-74).
+/// rule with an action that does (S003-74). `sent`: when the message came.
 #[must_use]
-pub fn copies(rules: &[Rule], message: &Message) -> Vec<Copy> {
+pub fn copies(rules: &[Rule], message: &Message, sent: Timestamp) -> Vec<Copy> {
     if rules.is_empty() {
         return vec![Copy::Take(message.clone())];
     }
     let mut copies = Vec::new();
     let (mut taken, mut failed) = (false, None);
     for rule in rules {
-        match rule.filter.evaluate(&Seen(message)) {
+        match rule.filter.evaluate(&Seen { message, sent }) {
             Ok(false) => {}
             Err(error) => failed = failed.or(Some(format!("rule {}: {error}", rule.name))),
             Ok(true) => match &rule.action {
                 None => taken = true,
-                Some(action) => copies.push(with_action(rule, action, message)),
+                Some(action) => copies.push(with_action(rule, action, message, sent)),
             },
         }
     }
@@ -103,24 +124,41 @@ pub fn copies(rules: &[Rule], message: &Message) -> Vec<Copy> {
     copies
 }
 
-fn with_action(rule: &Rule, action: &SqlAction, message: &Message) -> Copy {
-    let mut edited = Edited(message.clone());
-    edited.0.properties.insert("RuleName".to_owned(), rule.name.clone().into());
+fn with_action(rule: &Rule, action: &SqlAction, message: &Message, sent: Timestamp) -> Copy {
+    let mut edited = Edited { message: message.clone(), sent };
+    edited.message.properties.insert("RuleName".to_owned(), rule.name.clone().into());
     match action.apply(&mut edited) {
-        Ok(()) => Copy::Take(edited.0),
+        Ok(()) => Copy::Take(edited.message),
         Err(error) => Copy::Bury(message.clone(), format!("the action of rule {}: {error}", rule.name)),
     }
 }
 
 /// A message as filters see it.
-struct Seen<'a>(&'a Message);
+struct Seen<'a> {
+    message: &'a Message,
+    sent: Timestamp,
+}
 
 /// A message as actions change it.
-struct Edited(Message);
+struct Edited {
+    message: Message,
+    sent: Timestamp,
+}
+
+impl Edited {
+    const fn seen(&self) -> Seen<'_> {
+        Seen { message: &self.message, sent: self.sent }
+    }
+}
+
+/// A time as filters see it: in whole seconds, so that texts follow each other as the times do.
+fn time(at: Timestamp) -> Value<'static> {
+    Value::Text(Cow::Owned(Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()))
+}
 
 impl View for Seen<'_> {
     fn system(&self, property: System) -> Option<Value<'_>> {
-        let message = self.0;
+        let message = self.message;
         let text = match property {
             System::MessageId => Some(&message.id),
             System::CorrelationId => message.correlation_id.as_ref(),
@@ -135,15 +173,23 @@ impl View for Seen<'_> {
                 return message.ttl.map(|ttl| Value::Integer(i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX)));
             }
             System::ScheduledEnqueueTimeUtc => {
-                return message.deliver_at.map(|at| Value::Text(Cow::Owned(at.to_string())));
+                return message.deliver_at.map(time);
+            }
+            System::EnqueuedTimeUtc => {
+                return Some(time(message.deliver_at.filter(|at| *at > self.sent).unwrap_or(self.sent)));
             }
             _ => None,
         };
         text.map(|text| Value::text(text))
     }
 
+    /// As Service Bus has it.
+    fn is_strict(&self) -> bool {
+        true
+    }
+
     fn user(&self, name: &str) -> Option<Value<'_>> {
-        let properties = &self.0.properties;
+        let properties = &self.message.properties;
         let exact = properties.get(name);
         let found = exact.or_else(|| properties.iter().find(|(known, _)| same_name(known, name)).map(|(_, json)| json));
         found.and_then(Value::from_json)
@@ -153,47 +199,47 @@ impl View for Seen<'_> {
     fn key(&self) -> Option<Cow<'_, str>> {
         // Over HTTP a property is a header, and has lost its capitals.
         let event_type = || {
-            let named = self.0.properties.iter().find(|(name, _)| same_name(name, "eventType"));
+            let named = self.message.properties.iter().find(|(name, _)| same_name(name, "eventType"));
             named.and_then(|(_, json)| json.as_str())
         };
-        self.0.subject.as_deref().or_else(event_type).map(Cow::Borrowed)
+        self.message.subject.as_deref().or_else(event_type).map(Cow::Borrowed)
     }
 
     fn document(&self) -> Option<Cow<'_, str>> {
-        std::str::from_utf8(&self.0.body).ok().map(Cow::Borrowed)
+        std::str::from_utf8(&self.message.body).ok().map(Cow::Borrowed)
     }
 
     fn new_id(&self, nth: usize) -> String {
-        let seed = format!("{nth}#{}", self.0.id);
+        let seed = format!("{nth}#{}", self.message.id);
         uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, seed.as_bytes()).to_string()
     }
 }
 
 impl View for Edited {
     fn system(&self, property: System) -> Option<Value<'_>> {
-        Seen(&self.0).system(property).map(Value::into_owned)
+        self.seen().system(property).map(Value::into_owned)
     }
 
     fn user(&self, name: &str) -> Option<Value<'_>> {
-        Seen(&self.0).user(name).map(Value::into_owned)
+        self.seen().user(name).map(Value::into_owned)
     }
 
     fn key(&self) -> Option<Cow<'_, str>> {
-        Seen(&self.0).key().map(|key| Cow::Owned(key.into_owned()))
+        self.seen().key().map(|key| Cow::Owned(key.into_owned()))
     }
 
     fn document(&self) -> Option<Cow<'_, str>> {
-        Seen(&self.0).document().map(|text| Cow::Owned(text.into_owned()))
+        self.seen().document().map(|text| Cow::Owned(text.into_owned()))
     }
 
     fn new_id(&self, nth: usize) -> String {
-        Seen(&self.0).new_id(nth)
+        self.seen().new_id(nth)
     }
 }
 
 impl Change for Edited {
     fn set_system(&mut self, property: System, value: Option<String>) {
-        let message = &mut self.0;
+        let message = &mut self.message;
         let slot = match property {
             System::CorrelationId => &mut message.correlation_id,
             System::To => &mut message.to,
@@ -216,12 +262,12 @@ impl Change for Edited {
     }
 
     fn set_user(&mut self, name: &str, value: Value<'static>) {
-        let properties = &mut self.0.properties;
+        let properties = &mut self.message.properties;
         let known = properties.keys().find(|known| same_name(known, name)).cloned();
         properties.insert(known.unwrap_or_else(|| name.to_owned()), value.to_json());
     }
 
     fn remove_user(&mut self, name: &str) {
-        self.0.properties.retain(|known, _| !same_name(known, name));
+        self.message.properties.retain(|known, _| !same_name(known, name));
     }
 }

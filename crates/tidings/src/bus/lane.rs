@@ -195,6 +195,17 @@ impl Lane {
         }
     }
 
+    /// Goes back to a message that was taken: it is read again. False while a page is being read.
+    pub fn come_back_to(&mut self, position: u64) -> bool {
+        if self.loading {
+            return false;
+        }
+        self.out.remove(&position);
+        self.unread = self.unread.max(self.tail).max(position);
+        self.tail = self.tail.min(position.saturating_sub(1));
+        true
+    }
+
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.ready.len() >= self.room.messages * self.room.wide || self.bytes >= self.room.bytes * self.room.wide

@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | `<gen>/a` | time, number and node | messages that were posted by whoever does not have the line, to be taken in |
 //! | `<gen>/m`, `<gen>/r` | position | messages that wait: in order, and those that came back |
-//! | `<gen>/d` | lane and position | deliveries of a message that waits |
+//! | `<gen>/d` | lane and position | deliveries of a message that waits, and until when it does if it keeps its place |
 //! | `<gen>/s` | due time and number | scheduled messages, and those that wait for their next delivery |
 //! | `<gen>/n` | number | the due time of a scheduled message |
 //! | `<gen>/k` | business key and number | the same by business key |
@@ -26,7 +26,7 @@
 use std::sync::LazyLock;
 
 use tidings_core::time::Timestamp;
-use tidings_store::{Change, Error, Item, Key, KeyKind, Range, Table, Write};
+use tidings_store::{Change, Error, Item, Key, KeyKind, Range, Table, Value, Write};
 
 /// Messages, and what is known of them. Without indexes and expiry, so that a put looks for nothing.
 #[must_use]
@@ -184,6 +184,15 @@ impl Layout {
     }
 }
 
+/// The write that keeps the numbers that are reserved and the places of the heads, in front and in the main lane.
+#[must_use]
+pub fn head(layout: &Layout, reserved: u64, heads: (u64, u64)) -> Write {
+    let number = |n: u64| Value::from(i64::try_from(n).unwrap_or(i64::MAX));
+    let item = table().key_item(&layout.head());
+    let item = item.with("reserved", number(reserved)).with("front", number(heads.0)).with("main", number(heads.1));
+    Write::put(table(), item)
+}
+
 /// A small item with a due time.
 #[must_use]
 pub fn pointer(key: &Key, due: Timestamp) -> Write {
@@ -291,10 +300,14 @@ fn join(changes: &mut Vec<Change>, change: Change) {
     }
 }
 
-/// Forgets the counts of a line that is no more.
+/// Forgets what is counted in a line whose messages go; what was counted for ever goes on with its successor.
 #[must_use]
-pub fn uncount(entity_generation: &str, generation: &str) -> Write {
-    Write::update(table(), counts_key(entity_generation), uncount_changes(generation))
+pub fn pass_counts(entity_generation: &str, from: &str, to: &str, counts: &Delta) -> Write {
+    let on = [("incoming", counts.incoming), ("outgoing", counts.outgoing)];
+    let mut changes = uncount_changes(from);
+    changes
+        .extend(on.into_iter().filter(|(_, n)| *n != 0).map(|(name, n)| Change::Add(format!("{to}.{name}").into(), n)));
+    Write::update(table(), counts_key(entity_generation), changes)
 }
 
 #[must_use]

@@ -12,7 +12,8 @@ use super::layout::{self, LaneId, Place};
 use super::line::Line;
 use super::message::Stored;
 use super::path::Path;
-use super::{Bus, BusError, check_size};
+use super::rest::Claim;
+use super::{Bus, BusError};
 use crate::messages::dead::{self, OnBus};
 
 /// What the entries say instead of a channel.
@@ -97,12 +98,9 @@ impl Bus {
     /// The letter that an entry is about; none if it was purged, or is being moved.
     pub async fn letter(&self, at: &OnBus) -> Result<Option<Stored>, Error> {
         let Some(line) = self.dead_line(at) else { return Ok(None) };
-        for place in [Place::Lane(LaneId::Main, at.number), Place::Deferred(at.number)] {
-            if let Some(item) = self.shared.store.get(layout::table(), &line.layout.key(place)).await? {
-                return Stored::from_item(&item).map(Some);
-            }
-        }
-        Ok(None)
+        let key = line.layout.key(Place::Lane(LaneId::Main, at.number));
+        let item = self.shared.store.get(layout::table(), &key).await?;
+        item.as_ref().map(Stored::from_item).transpose()
     }
 
     /// Does something to one letter; `commit` carries out the writes, with others of its own. Gives the number that a
@@ -120,7 +118,7 @@ impl Bus {
         let to = self.destination(at, deed)?;
         // Nobody reads meanwhile: what we move cannot come into the window behind our back.
         let _turn = dead.loading.lock().await;
-        let (letter, claim) = self.claim(&dead, at.number).await?;
+        let (letter, claim) = self.claim(&dead, at.number, deed).await?;
         let outcome = match dead.prepare_back(to.as_ref(), at.number, &letter, deed).await {
             Ok(prepared) => {
                 let number = prepared.sent.first().map(|sent| sent.sequence);
@@ -131,10 +129,9 @@ impl Bus {
             Err(error) => Err(error),
         };
         let mut state = dead.state();
-        match (&outcome, claim) {
-            (Ok(_), _) => state.main.gone(at.number),
-            (Err(_), Some(stored)) => state.main.put_back(at.number, stored),
-            (Err(_), None) => {}
+        match &outcome {
+            Ok(_) => state.main.gone(at.number),
+            Err(_) => state.unclaim(at.number, claim),
         }
         Ok(outcome?)
     }
@@ -148,11 +145,14 @@ impl Bus {
         let _turn = dead.loading.lock().await;
         let mut chosen = Vec::with_capacity(numbers.len());
         for number in numbers {
-            match self.claim(&dead, *number).await {
+            match self.claim(&dead, *number, deed).await {
                 Ok((letter, claim)) => chosen.push((*number, letter, claim)),
                 Err(LetterError::Locked) => done.locked += 1,
                 Err(LetterError::Gone) => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    dead.unclaim_all(chosen);
+                    return Err(error);
+                }
             }
         }
         done.done = dead.move_back(to.as_ref(), chosen, deed).await?;
@@ -160,32 +160,35 @@ impl Bus {
     }
 
     fn destination(&self, at: &OnBus, deed: &Deed) -> Result<Option<Arc<Line>>, LetterError> {
-        let Deed::SendBack(body) = deed else { return Ok(None) };
-        if let Some(body) = body {
-            check_size(&super::Message { body: body.clone(), ..super::Message::default() })?;
+        if matches!(deed, Deed::Remove) {
+            return Ok(None);
         }
         let path = Path::parse(&at.path).ok_or(LetterError::Gone)?;
         Ok(Some(self.line(&path)?))
     }
 
     /// Takes a letter out of the window, if it is in it, so that nobody else gets it.
-    async fn claim(&self, dead: &Line, number: u64) -> Result<(Stored, Option<Arc<Stored>>), LetterError> {
+    async fn claim(&self, dead: &Line, number: u64, deed: &Deed) -> Result<(Stored, Claim), LetterError> {
         if !dead.is_ours() {
             return Err(super::line::elsewhere().into());
         }
-        let claim = dead.claim(number).ok_or(LetterError::Locked)?;
+        let claim = dead.state().claim(number).ok_or(LetterError::Locked)?;
         let key = dead.layout.key(Place::Lane(LaneId::Main, number));
-        match self.shared.store.get(layout::table(), &key).await {
-            Ok(Some(item)) => Ok((Stored::from_item(&item)?, claim)),
-            // Received and put aside, or on its way back: somebody's, as long as it has an entry.
+        let found = self.shared.store.get(layout::table(), &key).await;
+        match found.and_then(|item| item.as_ref().map(Stored::from_item).transpose()) {
+            Ok(Some(letter)) => match deed.check(&letter) {
+                Ok(()) => Ok((letter, claim)),
+                Err(error) => {
+                    dead.state().unclaim(number, claim);
+                    Err(error.into())
+                }
+            },
             Ok(None) => {
                 dead.state().main.gone(number);
-                Err(LetterError::Locked)
+                Err(LetterError::Gone)
             }
             Err(error) => {
-                if let Some(stored) = claim {
-                    dead.state().main.put_back(number, stored);
-                }
+                dead.state().unclaim(number, claim);
                 Err(error.into())
             }
         }

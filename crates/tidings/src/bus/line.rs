@@ -1,122 +1,29 @@
 //! A line: whatever messages are received from (a queue, a subscription, the dead letters of either). Carries out in
 //! the store what `state` decides, and wakes those who wait.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use tidings_core::ids::IdSource;
-use tidings_core::time::{Clock, Timestamp};
-use tidings_store::{Error, Store, Value, Write};
-use tokio::sync::{Notify, mpsc, watch};
+use tidings_core::time::Timestamp;
+use tidings_store::{Error, Write};
+use tokio::sync::Notify;
 
 use super::Way;
-use super::fence::{Fence, Fences};
-use super::figures::{Times, Watch};
+use super::fence::Fence;
+use super::figures::Watch;
 use super::history::End;
 use super::lane::Lane;
 use super::layout::{self, Delta, LaneId, Layout};
 use super::message::{Message, Stored};
 use super::path::DEAD_LETTERS;
 use super::prepared::{Prepared, Sent};
+pub use super::shared::{LineError, Shared};
 use super::state::{Now, Settings, State};
-use crate::nodes::Nodes;
 
 /// Numbers that are reserved at a time; a crash skips what is left of them.
-const RESERVE: u64 = 65_536;
+pub(super) const RESERVE: u64 = 65_536;
 /// The head is written down when it has moved so far.
 const HEAD_STEP: u64 = 512;
-
-/// What all lines share.
-pub struct Shared {
-    pub store: Arc<dyn Store>,
-    pub clock: Arc<dyn Clock>,
-    pub ids: Arc<dyn IdSource>,
-    /// Transactions of which nobody knows how they went.
-    pub doubts: mpsc::UnboundedSender<Prepared>,
-    /// Rung when something is due earlier than was known.
-    pub alarm: Notify,
-    /// Rung when a message is to be copied to the subscriptions of its topic.
-    pub copying: Notify,
-    pub stopping: watch::Receiver<bool>,
-    pub times: Times,
-    /// How many messages handlers of this process were done with: for those who wait for one.
-    pub handled: watch::Sender<u64>,
-    /// How long the history of messages is kept.
-    history_seconds: AtomicI64,
-    /// Who else works on this store; none: nobody.
-    pub nodes: Option<Arc<Nodes>>,
-    pub(super) fences: Fences,
-    /// Messages that this process has posted.
-    pub(super) posts: AtomicU64,
-}
-
-/// Until the configuration says otherwise.
-const HISTORY_DAYS: i64 = 90;
-const DAY_SECONDS: i64 = 86_400;
-
-impl Shared {
-    #[must_use]
-    pub fn new(
-        store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
-        ids: Arc<dyn IdSource>,
-        doubts: mpsc::UnboundedSender<Prepared>,
-        stopping: watch::Receiver<bool>,
-        nodes: Option<Arc<Nodes>>,
-    ) -> Self {
-        let history_seconds = AtomicI64::new(HISTORY_DAYS * DAY_SECONDS);
-        Self {
-            store,
-            clock,
-            ids,
-            doubts,
-            alarm: Notify::new(),
-            copying: Notify::new(),
-            stopping,
-            times: Times::default(),
-            handled: watch::Sender::new(0),
-            history_seconds,
-            nodes,
-            fences: Fences::default(),
-            posts: AtomicU64::new(0),
-        }
-    }
-
-    pub fn keep_history(&self, days: u64) {
-        let days = i64::try_from(days).unwrap_or(i64::MAX);
-        self.history_seconds.store(days.saturating_mul(DAY_SECONDS), Ordering::Relaxed);
-    }
-
-    pub(super) fn history_seconds(&self) -> i64 {
-        self.history_seconds.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn fence(&self, generation: &str) -> Arc<Fence> {
-        self.fences.of(generation, self.nodes.is_some())
-    }
-
-    /// Something was refused that should not have been: perhaps another node has taken over.
-    pub(super) fn doubt(&self) {
-        if let Some(nodes) = &self.nodes {
-            nodes.doubt.notify_one();
-        }
-    }
-}
-
-/// Why a call on a line does nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum LineError {
-    #[error("there is no such entity any more")]
-    Gone,
-    #[error("another node has it now")]
-    Elsewhere,
-    #[error("the lock is lost or unknown: it expired, was settled, or never was")]
-    LockLost,
-    #[error("dead letters cannot be dead-lettered again")]
-    AlreadyDead,
-    #[error(transparent)]
-    Store(#[from] Error),
-}
 
 pub struct Line {
     /// As in the API: `orders`, `orders/$deadletterqueue`, `events/subscriptions/audit`.
@@ -390,7 +297,7 @@ impl Line {
             return Ok(());
         }
         let reserved = reserved + RESERVE;
-        let mut writes = vec![self.head_write(reserved, heads)];
+        let mut writes = vec![layout::head(&self.layout, reserved, heads)];
         writes.extend(self.fence.check(epoch));
         match self.shared.store.transact(writes).await {
             Ok(()) => {
@@ -408,13 +315,6 @@ impl Line {
         }
     }
 
-    fn head_write(&self, reserved: u64, heads: (u64, u64)) -> Write {
-        let number = |n: u64| Value::from(i64::try_from(n).unwrap_or(i64::MAX));
-        let item = layout::table().key_item(&self.layout.head());
-        let item = item.with("reserved", number(reserved)).with("front", number(heads.0)).with("main", number(heads.1));
-        Write::put(layout::table(), item)
-    }
-
     /// The write that keeps the place of the head, if it has moved far enough. `last`: nothing comes after this.
     pub(super) fn flush(&self, last: bool) -> Option<Vec<Write>> {
         let state = self.state();
@@ -426,13 +326,14 @@ impl Line {
         let mut flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
         let moved = heads.0.abs_diff(flushed.0).max(heads.1.abs_diff(flushed.1));
         if last {
-            return (state.reserved > state.next || moved > 0).then(|| fenced(self.head_write(state.next, heads)));
+            return (state.reserved > state.next || moved > 0)
+                .then(|| fenced(layout::head(&self.layout, state.next, heads)));
         }
         if moved < HEAD_STEP {
             return None;
         }
         *flushed = heads;
-        Some(fenced(self.head_write(state.reserved, heads)))
+        Some(fenced(layout::head(&self.layout, state.reserved, heads)))
     }
 
     // ---- what transactions leave behind ---------------------------------------------------------------------------

@@ -8,7 +8,7 @@ use tidings_store::{Condition, Error, Query, Write};
 
 use super::definition::{Definition, Kind};
 use super::entity::{Body, Entity, Origin, Pair, Record, Subscription};
-use super::layout::{self, Delta};
+use super::layout::{self, Delta, Layout};
 use super::line::{Line, Origin as LineOrigin};
 use super::path::{DEAD_LETTERS, Path};
 use super::state::Settings;
@@ -245,13 +245,14 @@ impl Bus {
         let counts = line.state().counts;
         let now = self.shared.clock.now();
         let mut record = Record { updated_at: now, ..before.clone() };
-        let slot = if path.dead { &mut record.dead } else { &mut record.main };
-        *slot = self.generation(now);
+        let (from, to) = (line.layout.generation(), self.generation(now));
+        *if path.dead { &mut record.dead } else { &mut record.main } = to.clone();
         let mut writes = vec![
             record.write(Some(&before))?,
-            layout::trash(line.layout.generation()),
-            layout::uncount(&record.generation, line.layout.generation()),
+            layout::trash(from),
+            layout::pass_counts(&record.generation, from, &to, &counts),
         ];
+        writes.extend(line.pass_numbers(&Layout::new(&to)).await?);
         writes.extend(self.change());
         let purged = u64::try_from(counts.waiting + counts.scheduled + counts.deferred).unwrap_or(0);
         Ok((Planned { writes, created: false, record, closing: vec![line], what: What::Put }, purged))
@@ -270,6 +271,7 @@ impl Bus {
             What::Delete => self.uninstall(&record),
         }
         closing.iter().for_each(|line| line.close());
+        self.pushing.notify_one();
         Ok(())
     }
 

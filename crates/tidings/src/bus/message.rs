@@ -90,7 +90,7 @@ pub struct Attempt {
     pub delivery: u32,
     #[schemars(with = "String")]
     pub at: Timestamp,
-    /// `abandoned`, `expired` (the lock), `deferred` or `failed`.
+    /// `abandoned`, `expired` (the lock), `deferred`, `failed` or `lost` (nobody knows).
     pub outcome: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer: Option<String>,

@@ -26,8 +26,8 @@
 //!
 //! # How it is built
 //!
-//! `layout` is what lies where in the store. `lane` and `state` decide, purely: a bounded window on each lane, locks,
-//! order. `line` and `settle` carry it out, `timed` does what the clock demands, `worker` is the clock. `prepared` holds
+//! `layout` is what lies where in the store. `lane`, `state` and `rest` decide, purely: a bounded window on each lane,
+//! locks, order, waits. `line` and `settle` carry it out, `timed` does what the clock demands, `worker` is the clock. `prepared` holds
 //! writes and what to tell the lines once they are durable. `entity`, `definition` and `manage` are queues, topics and
 //! subscriptions; `filter` decides who gets a copy, `fanout` makes those that are too many for one transaction; `desk` deals
 //! with dead letters, `letters` shows them at the desk for all, `history` keeps what became of messages.
@@ -40,6 +40,7 @@
 //! line posts it (`posts`), and calls that need what is in memory are forwarded to the node that has it.
 
 pub mod declared;
+mod deferred;
 pub mod definition;
 pub mod desk;
 pub mod entity;
@@ -64,8 +65,10 @@ mod posts;
 pub mod prepared;
 pub mod push;
 mod receive;
+pub mod rest;
 pub mod resubmit;
 pub mod settle;
+mod shared;
 pub mod state;
 mod timed;
 pub mod worker;
@@ -130,6 +133,8 @@ pub struct Bus {
     /// By the generation of a topic.
     fanouts: std::sync::Mutex<BTreeMap<String, Arc<fanout::Fanout>>>,
     doubts: tokio::sync::Mutex<Option<mpsc::UnboundedReceiver<Prepared>>>,
+    /// Rung when a push subscription may have been made.
+    pushing: tokio::sync::Notify,
     /// Held by whoever does something to many dead letters.
     pub desk: tokio::sync::Mutex<()>,
 }
@@ -184,6 +189,7 @@ impl Bus {
             version: std::sync::atomic::AtomicI64::new(0),
             fanouts: std::sync::Mutex::default(),
             doubts: tokio::sync::Mutex::new(Some(doubts)),
+            pushing: tokio::sync::Notify::new(),
             desk: tokio::sync::Mutex::default(),
         });
         bus.load().await?;

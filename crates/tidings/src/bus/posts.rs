@@ -9,7 +9,7 @@ use tidings_core::time::Timestamp;
 use tidings_store::{Condition, Error, Query, Value, Write};
 
 use super::history::End;
-use super::layout::{self, Delta, LaneId};
+use super::layout::{self, Delta, LaneId, Layout};
 use super::line::Line;
 use super::message::{Message, Stored};
 use super::prepared::{Prepared, Sent};
@@ -87,6 +87,22 @@ impl Line {
             }
         }
         Err(Error::Throttled("the numbers of a line are contended".to_owned()))
+    }
+
+    /// The writes by which numbers go on in the partitions that take the place of this line's: whoever kept one must not
+    /// find another message under it. What may be given out meanwhile is skipped.
+    pub(super) async fn pass_numbers(&self, to: &Layout) -> Result<Vec<Write>, Error> {
+        let store = &self.shared.store;
+        let head = store.get(layout::table(), &self.layout.head()).await?.unwrap_or_default();
+        let reserved = head.int("reserved").and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
+        let first = reserved.saturating_add(super::line::RESERVE);
+        let mut writes = vec![layout::head(to, first, (first, first))];
+        if let Some(next) = store.get(layout::table(), &self.layout.numbers()).await?.and_then(|item| item.int("next"))
+        {
+            let next = next.saturating_add(i64::try_from(RESERVE).unwrap_or(0));
+            writes.push(Write::put(layout::table(), layout::table().key_item(&to.numbers()).with("next", next)));
+        }
+        Ok(writes)
     }
 
     /// Something was posted here. If the line is ours, it is taken in at once; else whoever has it looks now and then.

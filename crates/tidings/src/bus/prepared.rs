@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidings_core::time::Timestamp;
-use tidings_store::{Error, Key, Store, Write, limits};
+use tidings_store::{Error, Item, Key, Store, Write, limits};
 use tokio::sync::OwnedMutexGuard;
 use tokio::sync::mpsc::error::SendError;
 
@@ -163,11 +163,21 @@ impl Prepared {
     }
 
     pub(super) fn put(&mut self, key: &Key, stored: &Stored) -> Result<(), Error> {
+        self.put_with(key, stored, |item| item)
+    }
+
+    /// The same with more in its item.
+    pub(super) fn put_with(
+        &mut self,
+        key: &Key,
+        stored: &Stored,
+        more: impl FnOnce(Item) -> Item,
+    ) -> Result<(), Error> {
         use tidings_store::KeyValue;
         let (KeyValue::S(line), Some(KeyValue::S(at))) = (&key.partition, &key.sort) else {
             return Err(Error::Invalid("keys of the bus are text".to_owned()));
         };
-        self.writes.push(Write::put(layout::table(), stored.to_item(line, at)?));
+        self.writes.push(Write::put(layout::table(), more(stored.to_item(line, at)?)));
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderMap;
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -12,10 +13,10 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::definition::Push;
+use super::http::broker_properties;
 use super::line::{Line, LineError};
-use super::message::Stored;
 use super::settle::{Settlement, Why};
-use super::state::Taken;
+use super::state::{Held, Taken};
 use super::{Bus, Path};
 use crate::config::Secret;
 use crate::messages::{Message, Messages, NewMessage};
@@ -29,8 +30,8 @@ const WAIT: Duration = Duration::from_secs(60);
 /// How often it is seen to that every push subscription has its pump.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is pumped, and the task that does it.
-type Pumps = BTreeMap<String, (Push, Arc<Line>, JoinHandle<()>)>;
+/// The tasks that pump, by path and generation of the line.
+type Pumps = BTreeMap<(String, String), JoinHandle<()>>;
 
 impl Bus {
     /// Hands the messages of push subscriptions over until told to stop.
@@ -40,48 +41,48 @@ impl Bus {
             self.see_to(&mut pumps, &messages);
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
+                () = self.pushing.notified() => {}
                 () = turned_true(&mut stop) => break,
             }
         }
-        for (_, _, task) in pumps.into_values() {
+        for task in pumps.into_values() {
             let _ = task.await;
         }
     }
 
-    fn see_to(&self, pumps: &mut Pumps, messages: &Arc<Messages>) {
-        let mut wanted = BTreeMap::new();
-        for record in self.records() {
-            let line = Path::parse(&record.path).and_then(|path| self.line(&path).ok());
-            if let (Some(push), Some(line)) = (record.definition.push, line) {
-                wanted.insert(record.path, (push, line));
-            }
+    /// Pumps end by themselves, between two messages.
+    fn see_to(self: &Arc<Self>, pumps: &mut Pumps, messages: &Arc<Messages>) {
+        pumps.retain(|_, task| !task.is_finished());
+        for record in self.records().into_iter().filter(|record| record.definition.push.is_some()) {
+            let Some(path) = Path::parse(&record.path) else { continue };
+            let Ok(line) = self.line(&path) else { continue };
+            let name = (record.path, line.layout.generation().to_owned());
+            pumps.entry(name).or_insert_with(|| tokio::spawn(pump(Arc::clone(self), path, line, Arc::clone(messages))));
         }
-        pumps.retain(|path, (push, line, task)| {
-            let same = wanted.get(path).is_some_and(|(new, now)| new == push && Arc::ptr_eq(now, line));
-            if !same {
-                task.abort();
-            }
-            same && !task.is_finished()
-        });
-        for (path, (push, line)) in wanted {
-            pumps.entry(path).or_insert_with(|| {
-                let task = tokio::spawn(pump(Arc::clone(&line), push.clone(), Arc::clone(messages)));
-                (push, line, task)
-            });
-        }
+    }
+
+    /// Where the messages of a line go now; none: to whoever fetches them.
+    fn endpoint(&self, path: &Path, line: &Arc<Line>) -> Option<Push> {
+        let same = self.line(path).is_ok_and(|now| Arc::ptr_eq(&now, line));
+        self.record(path).filter(|_| same)?.definition.push
     }
 }
 
-async fn pump(line: Arc<Line>, push: Push, messages: Arc<Messages>) {
+async fn pump(bus: Arc<Bus>, path: Path, line: Arc<Line>, messages: Arc<Messages>) {
     let stopping = line.shared.stopping.clone();
-    while !*stopping.borrow() {
+    while !*stopping.borrow() && bus.endpoint(&path, &line).is_some() {
         match line.receive(BATCH, WAIT, Some("push")).await {
             Ok(taken) => {
                 for taken in taken {
-                    line.hand_over(&taken, &push, &messages).await;
+                    // As it is at this moment: whoever has changed it may have had a reason.
+                    match bus.endpoint(&path, &line) {
+                        Some(push) => line.hand_over(&taken, &push, &messages).await,
+                        None => line.give_back(&taken),
+                    }
                 }
             }
             Err(LineError::Elsewhere) => line.wait_for_ours(LOOK, &mut line.shared.stopping.clone()).await,
+            Err(LineError::Gone) => return,
             Err(error) => {
                 tracing::warn!(line = line.path, %error, "cannot receive for its push endpoint; it will be tried again");
                 tokio::time::sleep(LOOK).await;
@@ -93,7 +94,7 @@ async fn pump(line: Arc<Line>, push: Push, messages: Arc<Messages>) {
 impl Line {
     /// Makes a webhook message of a message, and ends the latter.
     pub async fn hand_over(self: &Arc<Self>, taken: &Taken, push: &Push, messages: &Messages) {
-        let message = self.webhook(&taken.held.message, taken.held.deliveries, push, messages);
+        let message = self.webhook(&taken.held, push, messages);
         let outcome = match messages.creation(std::slice::from_ref(&message)) {
             Ok(writes) => self.complete_with(taken.token, writes).await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
@@ -107,7 +108,8 @@ impl Line {
         }
     }
 
-    fn webhook(&self, stored: &Stored, deliveries: u32, push: &Push, messages: &Messages) -> Message {
+    fn webhook(&self, held: &Held, push: &Push, messages: &Messages) -> Message {
+        let stored = &held.message;
         let message = &stored.message;
         let text = std::str::from_utf8(&message.body).ok();
         let body = text.map_or_else(|| base64::prelude::BASE64_STANDARD.encode(&message.body), ToOwned::to_owned);
@@ -118,9 +120,10 @@ impl Line {
             "path": self.path,
             "message_id": message.id,
             "sequence_number": stored.sequence,
-            "delivery_count": deliveries,
+            "delivery_count": held.deliveries,
             "subject": message.subject,
             "properties": message.properties,
+            "broker_properties": broker_properties::shown(held, None),
         });
         // The same for the same message: a second copy is known by it.
         let name = format!("push\n{}\n{}", self.layout.generation(), stored.sequence);
@@ -155,4 +158,18 @@ pub fn body_of(payload: &Map<String, Value>) -> (String, bytes::Bytes) {
         _ => bytes::Bytes::from(body.to_owned()),
     };
     (text("content_type").unwrap_or("application/octet-stream").to_owned(), bytes)
+}
+
+/// What is posted beside it, as peek-lock answers it: `BrokerProperties`, and the custom properties by their names.
+#[must_use]
+pub fn headers_of(payload: &Map<String, Value>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let properties = payload.get("properties").and_then(Value::as_object);
+    // What says who signed what, and when, is the channel's.
+    let custom = properties.into_iter().flatten();
+    let custom = custom.filter(|(name, _)| !name.to_ascii_lowercase().starts_with("webhook-"));
+    if let Some(broker) = payload.get("broker_properties") {
+        broker_properties::insert(&mut headers, broker, custom);
+    }
+    headers
 }

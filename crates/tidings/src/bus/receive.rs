@@ -1,21 +1,50 @@
 //! Receiving from a line: taking messages out of the window, counting their deliveries, reading what is not in it.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tidings_core::time::Timestamp;
 use tidings_store::{Error, Item, Query, Range, Write, limits};
 
 use super::lane::Load;
 use super::layout::{self, LaneId, Layout, Place};
 use super::line::{Line, LineError};
-use super::message::{Attempt, Stored};
+use super::message::{ATTEMPTS, Attempt, Stored};
 use super::prepared::Prepared;
 use super::state::{Action, Taken};
+use super::{Bus, BusError, Path};
 
 /// Messages that are read at once.
 const PAGE: usize = 256;
+
+impl Bus {
+    /// Up to `max` messages of a path, and the line they are from; waits up to `wait` for the first, also if everything is
+    /// purged meanwhile. `delete`: they are gone with that, else under locks.
+    pub async fn receive(
+        &self,
+        path: &Path,
+        max: usize,
+        wait: Duration,
+        consumer: Option<&str>,
+        delete: bool,
+    ) -> Result<(Arc<Line>, Vec<Taken>), BusError> {
+        let began = tokio::time::Instant::now();
+        loop {
+            let line = self.line(path)?;
+            let left = wait.saturating_sub(began.elapsed());
+            let taken = match delete {
+                true => line.receive_and_delete(max, left, consumer).await,
+                false => line.receive(max, left, consumer).await,
+            };
+            match taken {
+                // Purged: another line has taken its place.
+                Err(LineError::Gone) if !Arc::ptr_eq(&line, &self.line(path)?) => {}
+                taken => return Ok((line, taken?)),
+            }
+        }
+    }
+}
 
 impl Line {
     /// Up to `max` messages under locks; waits up to `wait` for the first.
@@ -97,7 +126,7 @@ impl Line {
     fn take(self: &Arc<Self>, max: usize, consumer: Option<&str>) -> Vec<Taken> {
         let (now, settings) = (self.now(), self.settings());
         let mut state = self.state();
-        let (mut actions, freed) = state.tick(&settings, now);
+        let (mut actions, freed) = state.tick(&settings, now, |deliveries| self.wait_after(&settings, deliveries));
         // What is about to be another node's is handed out by that one.
         let max = if self.fence.is_leaving() { 0 } else { max };
         let (taken, more) = state.take(max, &settings, consumer, now, || self.shared.ids.uuid(now.wall));
@@ -117,21 +146,11 @@ impl Line {
     /// Writes down that these were delivered, before anybody has them: a message that ends the process is counted, too.
     async fn keep_deliveries(self: &Arc<Self>, taken: &[Taken]) -> Result<(), LineError> {
         let mut writes = Vec::with_capacity(taken.len());
+        let now = self.now().wall;
         for Taken { held, .. } in taken {
-            match held.place {
-                Place::Lane(lane, position) => {
-                    let item = layout::table().key_item(&self.layout.deliveries(lane, position));
-                    let attempts = &held.message.attempts;
-                    let attempts = (!attempts.is_empty()).then(|| serde_json::to_string(attempts).unwrap_or_default());
-                    let item = item.with("n", held.deliveries).with_some("attempts", attempts);
-                    writes.push(Write::put(layout::table(), item));
-                }
-                Place::Deferred(number) => {
-                    let stored = Stored { deliveries: held.deliveries, ..Stored::clone(&held.message) };
-                    let mut prepared = Prepared::default();
-                    prepared.put(&self.layout.key(Place::Deferred(number)), &stored)?;
-                    writes.extend(prepared.writes());
-                }
+            if let Place::Lane(lane, position) = held.place {
+                let item = self.deliveries_item(lane, position, held.deliveries, &held.message.attempts);
+                writes.push(Write::put(layout::table(), handed_to(item, now, held.consumer.as_ref())));
             }
         }
         let outcomes = if self.fence.is_shared() {
@@ -203,15 +222,40 @@ impl Line {
                 layout::number_of(item).ok_or_else(|| Error::Corrupt("a position is no number".to_owned()))?;
             messages.push((position, Stored::from_item(item)?));
         }
-        self.add_deliveries(lane, &mut messages).await?;
+        let (mut waits, dead) = (Vec::new(), self.is_of_dead_letters());
+        let add = |item: &Item, position: u64, stored: &mut Stored| {
+            if !dead {
+                note_lost(item, stored);
+            }
+            if let Some(due) = item.int("due").and_then(|due| u64::try_from(due).ok()) {
+                waits.push((position, stored.message.order_key().to_owned(), layout::from_micros(due)));
+            }
+        };
+        self.add_deliveries(lane, &mut messages, add).await?;
         let messages: Vec<_> = messages.into_iter().map(|(position, stored)| (position, Arc::new(stored))).collect();
         let loaded = messages.len();
-        guard.finish(load, messages, page.next.is_none());
+        guard.finish(load, messages, page.next.is_none(), &waits);
+        if !waits.is_empty() {
+            self.shared.alarm.notify_one();
+        }
         self.wake(loaded);
         Ok(())
     }
 
-    pub(super) async fn add_deliveries(&self, lane: LaneId, messages: &mut [(u64, Stored)]) -> Result<(), Error> {
+    /// The record of a waiting message's deliveries.
+    pub(super) fn deliveries_item(&self, lane: LaneId, position: u64, deliveries: u32, attempts: &[Attempt]) -> Item {
+        let item = layout::table().key_item(&self.layout.deliveries(lane, position));
+        let attempts = (!attempts.is_empty()).then(|| serde_json::to_string(attempts).unwrap_or_default());
+        item.with("n", deliveries).with_some("attempts", attempts)
+    }
+
+    /// Adds what is recorded of their deliveries; `each` sees the records, with the messages as they are then.
+    pub(super) async fn add_deliveries(
+        &self,
+        lane: LaneId,
+        messages: &mut [(u64, Stored)],
+        mut each: impl FnMut(&Item, u64, &mut Stored),
+    ) -> Result<(), Error> {
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(()) };
         let range = Layout::deliveries_range(lane, first.0, last.0);
         let mut query = Query::new(self.layout.partition("d")).range(range).limit(PAGE);
@@ -219,8 +263,9 @@ impl Line {
             let page = self.shared.store.query(layout::table(), &query).await?;
             for item in &page.items {
                 let position = layout::number_of(item);
-                if let Some((_, stored)) = messages.iter_mut().find(|(at, _)| Some(*at) == position) {
+                if let Some((at, stored)) = messages.iter_mut().find(|(at, _)| Some(*at) == position) {
                     read_deliveries(item, stored);
+                    each(item, *at, stored);
                 }
             }
             if page.next.is_none() {
@@ -230,35 +275,10 @@ impl Line {
         }
     }
 
-    /// Locks deferred messages by their numbers; those that are not there, or that somebody has, are left out.
-    pub async fn receive_deferred(
-        self: &Arc<Self>,
-        numbers: &[u64],
-        consumer: Option<&str>,
-    ) -> Result<Vec<Taken>, LineError> {
-        if self.is_closed() {
-            return Err(LineError::Gone);
-        }
-        if !self.is_ours() {
-            return Err(LineError::Elsewhere);
-        }
-        let mut taken = Vec::new();
-        let mut asked = HashSet::new();
-        for number in numbers.iter().filter(|number| asked.insert(**number)) {
-            let place = Place::Deferred(*number);
-            let Some(item) = self.shared.store.get(layout::table(), &self.layout.key(place)).await? else { continue };
-            let message = Arc::new(Stored::from_item(&item)?);
-            let (now, settings) = (self.now(), self.settings());
-            let mut state = self.state();
-            if !state.is_held(place) {
-                let token = self.shared.ids.uuid(now.wall);
-                taken.push(state.hold(token, place, message, &settings, consumer, now));
-            }
-        }
-        if !taken.is_empty() {
-            self.keep_deliveries(&taken).await?;
-        }
-        Ok(taken)
+    /// A message that was received waits again, as if nothing had been.
+    pub(super) fn give_back(&self, taken: &Taken) {
+        self.state().untake(&taken.token);
+        self.wake(1);
     }
 
     /// Whether this lock is on the message of that id or number.
@@ -271,16 +291,22 @@ impl Line {
 
     /// Ends locks that are over; says when to look again.
     pub(super) fn tick(self: &Arc<Self>) -> Option<Duration> {
+        let (actions, next) = self.end_locks();
+        self.act(actions);
+        next
+    }
+
+    /// The same; says what follows from it, too.
+    pub(super) fn end_locks(self: &Arc<Self>) -> (Vec<Action>, Option<Duration>) {
         let (now, settings) = (self.now(), self.settings());
         let mut state = self.state();
-        let (actions, freed) = state.tick(&settings, now);
+        let (actions, freed) = state.tick(&settings, now, |deliveries| self.wait_after(&settings, deliveries));
         let next = state.next_tick();
         drop(state);
         if freed > 0 {
             self.wake(freed);
         }
-        self.act(actions);
-        next.map(|next| next.saturating_sub(now.monotonic))
+        (actions, next.map(|next| next.saturating_sub(now.monotonic)))
     }
 
     pub(super) fn act(self: &Arc<Self>, actions: Vec<Action>) {
@@ -298,6 +324,29 @@ fn read_deliveries(item: &Item, stored: &mut Stored) {
     }
 }
 
+/// Notes when and to whom a message was handed out.
+pub(super) fn handed_to(item: Item, at: Timestamp, consumer: Option<&String>) -> Item {
+    item.with("t", i64::try_from(layout::micros(at)).unwrap_or(i64::MAX)).with_some("by", consumer)
+}
+
+/// Notes the deliveries of which nobody knows how they ended: the process that had the message is no more (S003-97).
+pub(super) fn note_lost(item: &Item, stored: &mut Stored) {
+    let known = stored.attempts.last().map_or(0, |attempt| attempt.delivery);
+    let kept = stored.deliveries.saturating_sub(u32::try_from(ATTEMPTS).unwrap_or(u32::MAX));
+    let at = item.int("t").and_then(|at| u64::try_from(at).ok()).map(layout::from_micros);
+    for delivery in known.max(kept) + 1..=stored.deliveries {
+        let last = delivery == stored.deliveries;
+        stored.note(Attempt {
+            delivery,
+            at: at.unwrap_or(stored.enqueued_at),
+            outcome: "lost".into(),
+            consumer: item.str("by").filter(|_| last).map(ToOwned::to_owned),
+            reason: Some("Lost".to_owned()),
+            description: Some("how it ended was not stored, as when the process ends before that".to_owned()),
+        });
+    }
+}
+
 /// A load under way; one that is dropped has failed.
 struct Loading<'a> {
     line: &'a Line,
@@ -307,12 +356,20 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    fn finish(mut self, load: Load, messages: Vec<(u64, Arc<Stored>)>, whole: bool) {
+    fn finish(
+        mut self,
+        load: Load,
+        messages: Vec<(u64, Arc<Stored>)>,
+        whole: bool,
+        waits: &[(u64, String, Timestamp)],
+    ) {
         self.done = true;
+        let (now, settings) = (self.line.now(), self.line.settings());
         let mut state = self.line.state();
         // What somebody else has taken over since is read anew when it comes back.
         if state.epoch == self.epoch {
             state.lane(self.lane).finish_load(load, messages, whole);
+            state.go_on_waiting(self.lane, waits, &settings, now);
         }
     }
 }

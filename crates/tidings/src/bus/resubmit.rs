@@ -11,8 +11,10 @@ use super::history::End;
 use super::layout::{self, Delta, LaneId, Place};
 use super::letters::Deed;
 use super::line::Line;
-use super::message::Stored;
+use super::message::{Message, Stored};
 use super::prepared::Prepared;
+use super::rest::Claim;
+use super::{BusError, check_size};
 
 /// Dead letters that are read at once.
 const PAGE: usize = 256;
@@ -63,6 +65,28 @@ impl Which {
     }
 }
 
+impl Deed {
+    /// What is sent back must not be larger than what is sent.
+    pub(super) fn check(&self, dead: &Stored) -> Result<(), BusError> {
+        match self {
+            Self::SendBack(Some(body)) => check_size(&sent_back(dead, Some(body))),
+            Self::SendBack(None) | Self::Remove => Ok(()),
+        }
+    }
+}
+
+/// A dead letter as the message it was, with this body if it is to have another.
+fn sent_back(dead: &Stored, body: Option<&Bytes>) -> Message {
+    let mut message = dead.message.clone();
+    message.properties.remove("DeadLetterReason");
+    message.properties.remove("DeadLetterErrorDescription");
+    message.deliver_at = None;
+    if let Some(body) = body {
+        message.body = body.clone();
+    }
+    message
+}
+
 /// A message as patterns see it.
 #[must_use]
 pub fn document(stored: &Stored) -> Value {
@@ -84,9 +108,9 @@ pub fn document(stored: &Stored) -> Value {
 
 impl Line {
     /// Moves dead letters of this line, which is one of dead letters, to the line they came from.
-    pub async fn resubmit(self: &Arc<Self>, to: &Arc<Line>, what: &Resubmit) -> Result<Resubmitted, Error> {
+    pub async fn resubmit(self: &Arc<Self>, to: &Arc<Line>, what: &Resubmit) -> Result<Resubmitted, BusError> {
         if !self.is_ours() {
-            return Err(super::line::elsewhere());
+            return Err(super::line::elsewhere().into());
         }
         // Nobody reads meanwhile: what we move cannot come into the window behind our back.
         let _turn = self.loading.lock().await;
@@ -110,8 +134,12 @@ impl Line {
                     done.more = true;
                     break;
                 }
+                if let Err(error) = deed.check(&stored) {
+                    self.unclaim_all(chosen);
+                    return Err(error);
+                }
                 let position = layout::number_of(item).unwrap_or(stored.sequence);
-                match self.claim(position) {
+                match self.state().claim(position) {
                     Some(claim) => chosen.push((position, stored, claim)),
                     None => done.locked += 1,
                 }
@@ -124,26 +152,31 @@ impl Line {
         }
     }
 
-    /// Takes a dead letter out of the window, if it is in it; `None`: somebody has it.
-    pub(super) fn claim(&self, position: u64) -> Option<Option<Arc<Stored>>> {
+    /// Nothing is done with these after all.
+    pub(super) fn unclaim_all(&self, chosen: Vec<(u64, Stored, Claim)>) {
         let mut state = self.state();
-        if state.main.is_out(position) {
-            return None;
-        }
-        Some(state.main.take(position))
+        chosen.into_iter().for_each(|(position, _, claim)| state.unclaim(position, claim));
     }
 
     /// Takes letters that are claimed out of this line, to where they came from or for good; says how many.
     pub(super) async fn move_back(
         self: &Arc<Self>,
         to: Option<&Arc<Line>>,
-        chosen: Vec<(u64, Stored, Option<Arc<Stored>>)>,
+        chosen: Vec<(u64, Stored, Claim)>,
         deed: &Deed,
     ) -> Result<u64, Error> {
         let mut transactions: Vec<Prepared> = Vec::new();
-        let mut groups: Vec<Vec<(u64, Option<Arc<Stored>>)>> = Vec::new();
+        let mut groups: Vec<Vec<(u64, Claim)>> = Vec::new();
+        let mut failed = None;
         for (position, stored, claim) in chosen {
-            let prepared = self.prepare_back(to, position, &stored, deed).await?;
+            let prepared = match self.prepare_back(to, position, &stored, deed).await {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    self.state().unclaim(position, claim);
+                    failed = Some(error);
+                    continue;
+                }
+            };
             match (transactions.last(), groups.last_mut()) {
                 (Some(last), Some(group)) if last.fits(&prepared) => {
                     let last = transactions.pop().unwrap_or_default();
@@ -157,18 +190,15 @@ impl Line {
             }
         }
         let mut moved = 0;
-        let mut failed = None;
         let outcomes = Prepared::run_each(&*self.shared.store, transactions).await;
         for (group, outcome) in groups.into_iter().zip(outcomes) {
             let mut state = self.state();
             for (position, claim) in group {
-                match (&outcome, claim) {
-                    (Ok(()), _) => {
-                        state.main.gone(position);
-                        moved += 1;
-                    }
-                    (Err(_), Some(stored)) => state.main.put_back(position, stored),
-                    (Err(_), None) => {}
+                if outcome.is_ok() {
+                    state.main.gone(position);
+                    moved += 1;
+                } else {
+                    state.unclaim(position, claim);
                 }
             }
             drop(state);
@@ -193,13 +223,7 @@ impl Line {
             return Ok(prepared);
         };
         self.row(dead, End::Resubmitted, 0).into_iter().for_each(|row| prepared.write(row));
-        let mut message = dead.message.clone();
-        message.properties.remove("DeadLetterReason");
-        message.properties.remove("DeadLetterErrorDescription");
-        message.deliver_at = None;
-        if let Some(body) = body {
-            message.body = body.clone();
-        }
+        let message = sent_back(dead, body.as_ref());
         let from = format!("{}#{}", self.path, dead.sequence);
         let again = to.prepare_from(message, self.shared.clock.now(), Some(from)).await?;
         Ok(prepared.and(again))

@@ -12,7 +12,7 @@ use super::layout::{self, Delta, LaneId, Place};
 use super::line::{Line, LineError};
 use super::message::{Attempt, EXPIRED, REASON_CHARS, Stored};
 use super::prepared::Prepared;
-use super::state::{Action, Held, Now};
+use super::state::{Action, Held, Now, Return, Settings};
 
 /// What a receiver wants of a message it has.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,31 +150,26 @@ impl Line {
                 Some(_) => Err(LineError::AlreadyDead),
                 None => Err(LineError::LockLost),
             },
+            Settlement::Defer if settings.max_deliveries.is_none() => match state.held(&token) {
+                Some(_) => Err(LineError::NotDeferred),
+                None => Err(LineError::LockLost),
+            },
             Settlement::Abandon { delay, why } => {
                 let held = state.held(&token).filter(|held| held.until > now.monotonic).ok_or(LineError::LockLost)?;
-                let delay = delay.unwrap_or_else(|| {
-                    let mut random = [0; 8];
-                    self.shared.ids.random(&mut random);
-                    let policy = settings.retry.as_ref();
-                    policy.map_or(Duration::ZERO, |policy| wait(policy, held.deliveries, u64::from_le_bytes(random)))
-                });
+                let delay = delay.unwrap_or_else(|| self.wait_after(&settings, held.deliveries));
                 let exhausted = settings.max_deliveries.is_some_and(|most| held.deliveries >= most);
-                let moves = matches!(held.place, Place::Lane(..)) && !settings.ordered && !delay.is_zero();
-                if moves && !exhausted {
-                    let held = state.begin_settle(&token, now).ok_or(LineError::LockLost)?;
+                let is_stored = matches!(held.place, Place::Deferred(_)) || !delay.is_zero();
+                // A settlement under way has the message already.
+                let held = state.begin_settle(&token, now).ok_or(LineError::LockLost)?;
+                if is_stored && !exhausted {
                     let settlement = Settlement::Abandon { delay: Some(delay), why };
                     return Ok(Here::Move(Box::new(held), settlement));
                 }
-                let (attempt, pause) = (attempt("abandoned", why, now), (!delay.is_zero()).then_some(delay));
-                // A settlement under way has the message already.
-                state.begin_settle(&token, now).ok_or(LineError::LockLost)?;
-                let action = state.release(&token, &settings, attempt, pause, now);
+                let attempt = attempt("abandoned", why, now);
+                let action = state.release(&token, &settings, attempt, Duration::ZERO, now);
                 drop(state);
                 self.wake(1);
                 self.act(action.into_iter().collect());
-                if pause.is_some() {
-                    self.shared.alarm.notify_one();
-                }
                 Ok(Here::Done(Settled::Done))
             }
             settlement => {
@@ -238,7 +233,15 @@ impl Line {
 
     /// The message is no longer where it was.
     fn left(&self, token: &Uuid, held: &Held, settlement: &Settlement, now: Now) {
-        self.state().settled(token);
+        if let Settlement::Abandon { delay, why } = settlement {
+            let message = Arc::new(failed(held, "abandoned", why.clone(), now));
+            let until = now.monotonic + delay.unwrap_or_default();
+            let settings = self.settings();
+            self.state().given_back(token, message, until, &settings);
+            self.shared.alarm.notify_one();
+        } else {
+            self.state().settled(token);
+        }
         if *settlement == Settlement::Complete {
             self.watch.completed(held, now.wall);
         }
@@ -271,14 +274,47 @@ impl Line {
             }
             Settlement::Abandon { delay, why } => {
                 let due = now.wall.saturating_add(delay.unwrap_or_default()).unwrap_or(Timestamp::MAX);
-                let message = Stored { returning: true, ..failed(held, "abandoned", why.clone(), now) };
-                self.remove(held.place, &held.message, true, &mut prepared);
-                prepared.count(self, Delta { waiting: -1, scheduled: 1, ..Delta::default() });
-                prepared.arrive_timed(self, due, message.sequence, &message)?;
+                self.put_return(held.place, failed(held, "abandoned", why.clone(), now), due, &mut prepared)?;
             }
             Settlement::Renew => {}
         }
         Ok(prepared)
+    }
+
+    /// The writes by which a message waits for its next delivery.
+    fn put_return(
+        self: &Arc<Self>,
+        place: Place,
+        message: Stored,
+        due: Timestamp,
+        prepared: &mut Prepared,
+    ) -> Result<(), Error> {
+        match place {
+            Place::Deferred(_) => prepared.put(&self.layout.key(place), &message)?,
+            Place::Lane(lane, position) if self.settings().keeps_place() => {
+                let item = self.deliveries_item(lane, position, message.deliveries, &message.attempts);
+                let due = i64::try_from(layout::micros(due)).unwrap_or(i64::MAX);
+                prepared.write(Write::put(layout::table(), item.with("due", due)));
+                return Ok(());
+            }
+            Place::Lane(..) => {
+                self.remove(place, &message, true, prepared);
+                prepared.count(self, Delta { waiting: -1, scheduled: 1, ..Delta::default() });
+                let message = Stored { returning: true, ..message };
+                prepared.arrive_timed(self, due, message.sequence, &message)?;
+            }
+        }
+        // What is gone does not come back.
+        prepared.demand_first(Condition::Exists);
+        Ok(())
+    }
+
+    /// How long a message waits after so many deliveries, by the line's own policy.
+    pub(super) fn wait_after(&self, settings: &Settings, deliveries: u32) -> Duration {
+        let Some(policy) = &settings.retry else { return Duration::ZERO };
+        let mut random = [0; 8];
+        self.shared.ids.random(&mut random);
+        wait(policy, deliveries, u64::from_le_bytes(random))
     }
 
     fn complete(self: &Arc<Self>, held: &Held, prepared: &mut Prepared) {
@@ -350,28 +386,55 @@ impl Line {
     /// Carries out what the clock demands.
     pub(super) async fn carry_out(self: Arc<Self>, actions: Vec<Action>) {
         for action in actions {
-            let (Action::DeadLetter { place, message, .. } | Action::Expire { place, message }) = &action;
-            let outcome = match &action {
-                Action::DeadLetter { reason, .. } => {
+            let outcome = match action {
+                Action::DeadLetter { place, message, reason } => {
                     let description = "the message was delivered as often as maxDeliveryCount allows";
-                    self.dispose(*place, message, Some((reason, description))).await
+                    let outcome = self.dispose(place, &message, Some((reason, description))).await;
+                    self.disposed(place, message, outcome)
                 }
-                Action::Expire { .. } => self.expire(*place, message).await,
+                Action::Expire { place, message } => {
+                    let outcome = self.expire(place, &message).await;
+                    self.disposed(place, message, outcome)
+                }
+                Action::Return(back) => self.carry_back(back).await,
             };
-            let mut state = self.state();
-            if let Place::Lane(lane, position) = *place {
-                match &outcome {
-                    Ok(()) => state.lane(lane).gone(position),
-                    // It waits again, and the next one who comes by sees to it.
-                    Err(_) => state.lane(lane).put_back(position, Arc::clone(message)),
-                }
-            }
-            drop(state);
             if let Err(error) = outcome {
                 tracing::warn!(line = self.path, %error, "a message could not be moved; it will be tried again");
             }
             self.wake(1);
         }
+    }
+
+    fn disposed(&self, place: Place, message: Arc<Stored>, outcome: Result<(), Error>) -> Result<(), Error> {
+        let mut state = self.state();
+        match (place, &outcome) {
+            (Place::Lane(lane, position), Ok(())) => state.lane(lane).gone(position),
+            // It waits again, and the next one who comes by sees to it.
+            (Place::Lane(lane, position), Err(_)) => state.lane(lane).put_back(position, message),
+            (Place::Deferred(_), _) => state.free(place),
+        }
+        outcome
+    }
+
+    /// Stores that a delivery has failed.
+    async fn carry_back(self: &Arc<Self>, back: Return) -> Result<(), Error> {
+        let mut prepared = Prepared::default();
+        let outcome = match self.put_return(back.place, Stored::clone(&back.message), back.due, &mut prepared) {
+            Ok(()) => {
+                prepared.fence(self, back.epoch);
+                prepared.run(&*self.shared.store).await.map(drop)
+            }
+            Err(error) => Err(error),
+        };
+        let gone = matches!(&outcome, Err(Error::Conflict { .. }));
+        let settings = self.settings();
+        self.state().returned(back, &settings, outcome.is_ok() || gone);
+        self.shared.alarm.notify_one();
+        if gone {
+            self.shared.doubt();
+            return Ok(());
+        }
+        outcome
     }
 
     /// Takes away a message whose time is over.

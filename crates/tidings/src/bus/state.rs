@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::lane::{Lane, Load};
 use super::layout::{Delta, LaneId, Place};
 use super::message::{Attempt, MAX_DELIVERIES, Stored};
+use super::rest::Resting;
 
 /// Messages that can be out under locks at the same time, and their bytes: a receiver that settles nothing gets no more,
 /// and memory stays what it is.
@@ -52,6 +53,13 @@ impl Settings {
             dead_letter_bytes: None,
         }
     }
+
+    /// Whether a message that waits for its next delivery stays where it is: in an ordered line for the order's sake, and
+    /// among dead letters so that the desk finds it.
+    #[must_use]
+    pub const fn keeps_place(&self) -> bool {
+        self.ordered || self.max_deliveries.is_none()
+    }
 }
 
 /// Now, by both clocks.
@@ -80,8 +88,27 @@ pub struct Held {
 /// What a line must do because time has passed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    DeadLetter { place: Place, message: Arc<Stored>, reason: &'static str },
-    Expire { place: Place, message: Arc<Stored> },
+    DeadLetter {
+        place: Place,
+        message: Arc<Stored>,
+        reason: &'static str,
+    },
+    Expire {
+        place: Place,
+        message: Arc<Stored>,
+    },
+    /// A delivery has failed, and that must be stored before the next one.
+    Return(Return),
+}
+
+/// A message after a delivery that failed: it waits until then, by both clocks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Return {
+    pub place: Place,
+    pub message: Arc<Stored>,
+    pub due: Timestamp,
+    pub until: Duration,
+    pub epoch: u64,
 }
 
 /// A message that is handed out.
@@ -104,7 +131,11 @@ pub struct State {
     /// Keys of an ordered line that have a message out.
     busy: BTreeMap<String, usize>,
     /// Keys of an ordered line whose next message waits for its next delivery.
-    paused: BTreeMap<String, Duration>,
+    pub(super) paused: BTreeMap<String, Duration>,
+    /// Deferred messages that somebody looks up, has, or moves away: nobody else gets at them.
+    pub(super) aside: BTreeSet<u64>,
+    /// Dead letters that wait for their next delivery where they are.
+    pub(super) resting: Resting,
     pub counts: Delta,
     /// The next number to give out, and the first that may not be.
     pub next: u64,
@@ -126,6 +157,8 @@ impl State {
             expiries: BTreeSet::new(),
             busy: BTreeMap::new(),
             paused: BTreeMap::new(),
+            aside: BTreeSet::new(),
+            resting: Resting::default(),
             counts,
             next,
             reserved: next,
@@ -159,7 +192,7 @@ impl State {
         mut token: impl FnMut() -> Uuid,
     ) -> (Vec<Taken>, Vec<Action>) {
         let (mut taken, mut actions) = (Vec::new(), Vec::new());
-        while taken.len() < max && self.held.len() < MOST_HELD && self.held_bytes < MOST_HELD_BYTES {
+        while taken.len() < max && self.has_room() {
             let Some((lane, position)) = self.first(settings.ordered) else { break };
             let Some(message) = self.lane(lane).take(position) else { break };
             let place = Place::Lane(lane, position);
@@ -177,6 +210,12 @@ impl State {
         (taken, actions)
     }
 
+    /// Whether more may be out under locks.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.held.len() < MOST_HELD && self.held_bytes < MOST_HELD_BYTES
+    }
+
     /// Puts a lock on a message that is out.
     pub fn hold(
         &mut self,
@@ -187,8 +226,10 @@ impl State {
         consumer: Option<&str>,
         now: Now,
     ) -> Taken {
-        if settings.ordered && matches!(place, Place::Lane(..)) {
-            *self.busy.entry(message.message.order_key().to_owned()).or_default() += 1;
+        match place {
+            Place::Lane(..) if settings.ordered => self.engage(message.message.order_key()),
+            Place::Lane(..) => {}
+            Place::Deferred(number) => drop(self.aside.insert(number)),
         }
         let held = Held {
             place,
@@ -276,12 +317,6 @@ impl State {
         self.held.len()
     }
 
-    /// Whether a deferred message is locked.
-    #[must_use]
-    pub fn is_held(&self, place: Place) -> bool {
-        self.held.values().any(|held| held.place == place)
-    }
-
     /// Begins to settle: from here on the lock neither expires nor can it be used again. `None`: it is lost.
     pub fn begin_settle(&mut self, token: &Uuid, now: Now) -> Option<Held> {
         let held = self.held.get_mut(token)?;
@@ -322,36 +357,41 @@ impl State {
         Some(held.locked_until)
     }
 
-    /// The message waits again, or is to be moved away: a delivery failed. `pause`: how long its key waits, on an
-    /// ordered line.
+    /// A delivery failed: the message waits again, at once or after `wait`, or is to be moved away.
     pub fn release(
         &mut self,
         token: &Uuid,
         settings: &Settings,
         mut attempt: Attempt,
-        pause: Option<Duration>,
+        wait: Duration,
         now: Now,
     ) -> Option<Action> {
         let held = self.forget(token)?;
-        let Held { place, mut message, deliveries, consumer, .. } = held;
+        let Held { place, mut message, deliveries, consumer, epoch, .. } = held;
         attempt.delivery = deliveries;
         attempt.consumer = attempt.consumer.or(consumer);
         let stored = Arc::make_mut(&mut message);
         stored.deliveries = deliveries;
         stored.note(attempt);
+        if let Place::Deferred(number) = place {
+            // Until what follows is stored.
+            self.aside.insert(number);
+        }
         if settings.max_deliveries.is_some_and(|most| deliveries >= most) {
             return Some(Action::DeadLetter { place, message, reason: MAX_DELIVERIES });
         }
-        if message.is_expired(now.wall) && matches!(place, Place::Lane(..)) {
-            return Some(Action::Expire { place, message });
-        }
-        if let Place::Lane(lane, position) = place {
-            if let Some(pause) = pause.filter(|pause| settings.ordered && !pause.is_zero()) {
-                self.paused.insert(message.message.order_key().to_owned(), now.monotonic + pause);
+        match place {
+            Place::Lane(..) if message.is_expired(now.wall) => return Some(Action::Expire { place, message }),
+            Place::Lane(lane, position) if wait.is_zero() => {
+                self.lane(lane).put_back(position, message);
+                return None;
             }
-            self.lane(lane).put_back(position, message);
+            // Nobody overtakes it meanwhile.
+            Place::Lane(..) if settings.ordered => self.engage(message.message.order_key()),
+            _ => {}
         }
-        None
+        let due = now.wall.saturating_add(wait).unwrap_or(Timestamp::MAX);
+        Some(Action::Return(Return { place, message, due, until: now.monotonic + wait, epoch }))
     }
 
     /// A message that was taken but not handed out waits again, as if nothing had been.
@@ -363,8 +403,13 @@ impl State {
         }
     }
 
-    /// Ends the locks whose time is over.
-    pub fn tick(&mut self, settings: &Settings, now: Now) -> (Vec<Action>, usize) {
+    /// Ends the locks whose time is over; `wait` says how long a message waits after so many deliveries.
+    pub fn tick(
+        &mut self,
+        settings: &Settings,
+        now: Now,
+        mut wait: impl FnMut(u32) -> Duration,
+    ) -> (Vec<Action>, usize) {
         let mut actions = Vec::new();
         let mut freed = 0;
         while let Some((until, token)) = self.expiries.first().copied().filter(|(until, _)| *until <= now.monotonic) {
@@ -378,18 +423,20 @@ impl State {
                 reason: Some("LockLost".to_owned()),
                 description: Some("the lock expired before the message was settled".to_owned()),
             };
-            actions.extend(self.release(&token, settings, attempt, None, now));
+            let wait = self.held.get(&token).map_or(Duration::ZERO, |held| wait(held.deliveries));
+            actions.extend(self.release(&token, settings, attempt, wait, now));
         }
         let before = self.paused.len();
         self.paused.retain(|_, until| *until > now.monotonic);
-        (actions, freed + before - self.paused.len())
+        freed += before - self.paused.len() + self.end_rests(now);
+        (actions, freed)
     }
 
     /// When something happens next by the monotonic clock.
     #[must_use]
     pub fn next_tick(&self) -> Option<Duration> {
         let expiry = self.expiries.first().map(|(until, _)| *until);
-        expiry.into_iter().chain(self.paused.values().copied()).min()
+        expiry.into_iter().chain(self.paused.values().copied()).chain(self.resting.first()).min()
     }
 
     /// The oldest message that waits or is out, as far as is known.
@@ -406,18 +453,28 @@ impl State {
         self.held.values().filter(|held| matches!(held.place, Place::Lane(..))).count()
     }
 
-    fn forget(&mut self, token: &Uuid) -> Option<Held> {
+    pub(super) fn forget(&mut self, token: &Uuid) -> Option<Held> {
         let held = self.held.remove(token)?;
         self.held_bytes = self.held_bytes.saturating_sub(held.message.bytes());
         self.expiries.remove(&(held.until, *token));
-        let key = held.message.message.order_key();
-        if let Some(count) = self.busy.get_mut(key).filter(|_| matches!(held.place, Place::Lane(..))) {
+        match held.place {
+            Place::Lane(..) => self.disengage(held.message.message.order_key()),
+            Place::Deferred(number) => drop(self.aside.remove(&number)),
+        }
+        Some(held)
+    }
+
+    fn engage(&mut self, key: &str) {
+        *self.busy.entry(key.to_owned()).or_default() += 1;
+    }
+
+    pub(super) fn disengage(&mut self, key: &str) {
+        if let Some(count) = self.busy.get_mut(key) {
             *count -= 1;
             if *count == 0 {
                 self.busy.remove(key);
             }
         }
-        Some(held)
     }
 }
 

@@ -93,7 +93,8 @@ impl Bus {
         self.copy_all().await?;
         for line in self.lines() {
             line.take_in().await?;
-            line.tick();
+            let (actions, _) = line.end_locks();
+            Arc::clone(&line).carry_out(actions).await;
             let now = self.shared.clock.now();
             line.move_due(now).await?;
             line.expire_due(now).await?;

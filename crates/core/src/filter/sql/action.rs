@@ -1,5 +1,6 @@
 //! SQL actions: what becomes of a message's properties when a rule has taken it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::eval::value;
@@ -36,6 +37,19 @@ impl SqlAction {
 
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The properties of the broker that it reads by name.
+    pub fn asks_for(&self) -> BTreeSet<System> {
+        let mut asked = BTreeSet::new();
+        for statement in &*self.statements {
+            if let Statement::Set(_, to) = statement {
+                to.each_system(&mut |property| {
+                    asked.insert(property);
+                });
+            }
+        }
+        asked
     }
 
     /// Does the statements in order; each sees what those before it did. After an error the message may be changed in

@@ -19,6 +19,9 @@ pub(super) fn truth(expr: &Expr, view: &dyn View) -> Evaluated<Option<bool>> {
         Expr::And(parts) => decided(parts, false, view),
         Expr::Or(parts) => decided(parts, true, view),
         Expr::Compare(comparison, left, right) => compare(*comparison, &value(left, view)?, &value(right, view)?),
+        Expr::IsNull { of, not } if of.is_property() => {
+            Ok(Some((find(of, view)?.unwrap_or(Value::Null) == Value::Null) != *not))
+        }
         Expr::IsNull { of, not } => Ok(Some((value(of, view)? == Value::Null) != *not)),
         Expr::Exists(of) => Ok(Some(find(of, view)?.is_some())),
         Expr::In { value: of, list, not } => Ok(among(of, list, view)?.map(|found| found != *not)),
@@ -39,7 +42,10 @@ pub(super) fn truth(expr: &Expr, view: &dyn View) -> Evaluated<Option<bool>> {
 pub(super) fn value<'a>(expr: &'a Expr, view: &'a dyn View) -> Evaluated<Value<'a>> {
     match expr {
         Expr::Constant(value) => Ok(borrow(value)),
-        Expr::Property(_) | Expr::Named(_) => Ok(find(expr, view)?.unwrap_or(Value::Null)),
+        Expr::Property(_) | Expr::Named(_) => match find(expr, view)? {
+            Some(value) => Ok(value),
+            None => absent(expr, view).map(|()| Value::Null),
+        },
         Expr::NewId(nth) => Ok(Value::Text(Cow::Owned(view.new_id(*nth)))),
         Expr::Sign { minus, of } => sign(*minus, value(of, view)?),
         Expr::Compute(sum, left, right) => compute(*sum, value(left, view)?, value(right, view)?),
@@ -72,6 +78,25 @@ fn find<'a>(expr: &'a Expr, view: &'a dyn View) -> Evaluated<Option<Value<'a>>> 
             other => Err(EvaluationError(format!("property() wants a name, not {}", other.kind()))),
         },
         _ => Ok(None),
+    }
+}
+
+/// What a message does not have is unknown; of the broker's properties that may be an error.
+fn absent(expr: &Expr, view: &dyn View) -> Evaluated<()> {
+    let property = match expr {
+        Expr::Property(Property::System(property)) => Some(*property),
+        Expr::Named(name) => match value(name, view)? {
+            Value::Text(name) => name
+                .split_once('.')
+                .filter(|(scope, _)| scope.eq_ignore_ascii_case("sys"))
+                .and_then(|(_, name)| System::named(name)),
+            _ => None,
+        },
+        _ => None,
+    };
+    match property.filter(|_| view.is_strict()) {
+        Some(property) => Err(EvaluationError(format!("the message has no sys.{}", property.name()))),
+        None => Ok(()),
     }
 }
 

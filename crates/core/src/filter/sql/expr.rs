@@ -97,6 +97,41 @@ impl Expr {
         boolean || self.is_condition()
     }
 
+    /// Gives `each` the properties of the broker that are named in it.
+    pub(super) fn each_system(&self, each: &mut impl FnMut(System)) {
+        match self {
+            Expr::Property(Property::System(property)) => each(*property),
+            Expr::Constant(_) | Expr::Property(Property::User(_)) | Expr::NewId(_) => {}
+            Expr::Named(name) => {
+                if let Expr::Constant(Value::Text(name)) = &**name
+                    && let Some((scope, name)) = name.split_once('.')
+                    && scope.eq_ignore_ascii_case("sys")
+                    && let Some(property) = System::named(name)
+                {
+                    each(property);
+                }
+                name.each_system(each);
+            }
+            Expr::Sign { of, .. } | Expr::Not(of) | Expr::IsNull { of, .. } | Expr::Exists(of) => of.each_system(each),
+            Expr::Compute(_, left, right) | Expr::Compare(_, left, right) => {
+                left.each_system(each);
+                right.each_system(each);
+            }
+            Expr::And(parts) | Expr::Or(parts) => parts.iter().for_each(|part| part.each_system(each)),
+            Expr::In { value, list, .. } => {
+                value.each_system(each);
+                list.iter().for_each(|item| item.each_system(each));
+            }
+            Expr::Like { text, pattern, .. } => {
+                text.each_system(each);
+                if let Wanted::Computed { pattern, escape } = pattern {
+                    pattern.each_system(each);
+                    escape.iter().for_each(|escape| escape.each_system(each));
+                }
+            }
+        }
+    }
+
     pub(super) fn is_property(&self) -> bool {
         matches!(self, Expr::Property(_) | Expr::Named(_))
     }

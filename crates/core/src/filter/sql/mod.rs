@@ -7,12 +7,12 @@ mod expr;
 mod lexer;
 mod parser;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::EvaluationError;
 use super::value::Value;
-use super::view::View;
+use super::view::{System, View};
 use expr::Expr;
 use parser::Parser;
 
@@ -50,6 +50,15 @@ impl SqlFilter {
 
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The properties of the broker that it asks for by name.
+    pub fn asks_for(&self) -> BTreeSet<System> {
+        let mut asked = BTreeSet::new();
+        self.condition.each_system(&mut |property| {
+            asked.insert(property);
+        });
+        asked
     }
 
     pub fn matches(&self, view: &dyn View) -> bool {

@@ -82,6 +82,10 @@ fn time_to_live(name: &str, value: &Value) -> Result<Duration, String> {
 }
 
 fn time_span(text: &str) -> Option<f64> {
+    // No sign, no exponent, no word that a number can be, too.
+    if !text.chars().all(|c| c.is_ascii_digit() || c == '.' || c == ':') {
+        return None;
+    }
     let (days, rest) = match text.split_once('.') {
         Some((days, rest)) if rest.contains(':') => (days.parse::<u32>().ok()?, rest),
         _ => (0, text),
@@ -89,7 +93,7 @@ fn time_span(text: &str) -> Option<f64> {
     let parts: Vec<f64> = rest.split(':').map(|part| part.parse::<f64>().ok()).collect::<Option<_>>()?;
     let [hours, minutes, seconds] = parts.as_slice() else { return None };
     let total = f64::from(days) * 86_400.0 + hours * 3600.0 + minutes * 60.0 + seconds;
-    (total.is_finite() && parts.iter().all(|part| *part >= 0.0)).then_some(total)
+    total.is_finite().then_some(total)
 }
 
 /// RFC 1123, or ISO 8601.
@@ -201,10 +205,16 @@ pub fn to_headers(held: &Held, token: Option<uuid::Uuid>) -> HeaderMap {
     let content_type = HeaderValue::from_str(content_type).ok();
     let plain = HeaderValue::from_static("application/octet-stream");
     headers.insert(header::CONTENT_TYPE, content_type.unwrap_or(plain));
-    if let Ok(value) = HeaderValue::from_str(&ascii(&shown(held, token))) {
+    insert(&mut headers, &shown(held, token), &held.message.message.properties);
+    headers
+}
+
+/// Adds the properties of the broker and the custom ones.
+pub fn insert<'a>(headers: &mut HeaderMap, broker: &Value, custom: impl IntoIterator<Item = (&'a String, &'a Value)>) {
+    if let Ok(value) = HeaderValue::from_str(&ascii(broker)) {
         headers.insert(HEADER, value);
     }
-    for (name, value) in &held.message.message.properties {
+    for (name, value) in custom {
         let ordinary = ORDINARY.contains(&name.to_ascii_lowercase().as_str());
         // What cannot be a header is in the answers of `receive`.
         if let (Ok(name), Ok(value), false) =
@@ -213,10 +223,10 @@ pub fn to_headers(held: &Held, token: Option<uuid::Uuid>) -> HeaderMap {
             headers.insert(name, value);
         }
     }
-    headers
 }
 
-fn shown(held: &Held, token: Option<uuid::Uuid>) -> Value {
+/// What the broker knows of a message that was received.
+pub fn shown(held: &Held, token: Option<uuid::Uuid>) -> Value {
     let stored = &held.message;
     let message = &stored.message;
     let mut fields = Map::new();
@@ -308,6 +318,11 @@ mod tests {
         for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "1994-11-06T08:49:37Z"] {
             let read = message(json!({ "ScheduledEnqueueTimeUtc": text })).unwrap();
             assert_eq!(read.deliver_at.unwrap().to_string(), "1994-11-06T08:49:37Z", "{text}");
+        }
+        for text in
+            ["-00:01:00", "00:-1:00", "+00:01:00", "00:01:-0", "1e1:00:00", "inf:00:00", "00:00:00", "-1.00:00:01"]
+        {
+            assert_eq!(message(json!({ "TimeToLiveTimeSpan": text })).unwrap_err(), ["TimeToLiveTimeSpan"], "{text}");
         }
         let read = message(json!({ "TimeToLiveTimeSpan": "1.02:03:04.5" })).unwrap();
         assert_eq!(read.ttl.unwrap().as_secs_f64(), 86_400.0 + 7384.5);

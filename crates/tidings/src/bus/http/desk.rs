@@ -19,7 +19,7 @@ use crate::bus::history::Fate;
 use crate::bus::line::Line;
 use crate::bus::path::Path;
 use crate::bus::prepared::Prepared;
-use crate::http::{CorrelationId, Json, Param, Params, Problem, Route};
+use crate::http::{CorrelationId, Json, Param, Params, Problem, Route, paging};
 use crate::tokens::{Caller, Scope};
 
 const PEEK: usize = 1000;
@@ -34,7 +34,8 @@ pub fn routes() -> Vec<Route> {
                 .scopes(&[Scope::Read])
                 .params(&[
                     Param("state", "active (default; locked ones, too), scheduled or deferred"),
-                    Param("from", "The first number to show; the cursor of the page before will do"),
+                    Param("from", "The lowest number to show"),
+                    Param("cursor", "The cursor of the page before"),
                     Param("limit", "1 to 1000, default 50"),
                 ])
                 .answer::<Peeked>(200, "The messages, in the order of their numbers; scheduled ones in that of time"),
@@ -103,6 +104,7 @@ struct Cancelled {
 
 async fn peek(
     State(services): State<Services>,
+    caller: Caller,
     mut params: Params,
     place: Place,
 ) -> Result<impl IntoResponse, Problem> {
@@ -117,12 +119,27 @@ async fn peek(
     };
     let from = params.number("from", 0..=usize::MAX, 0) as u64;
     let limit = params.number("limit", 1..=PEEK, PEEK_DEFAULT);
+    let after = params.text("cursor").map(ToOwned::to_owned);
+    // The order of numbers has numbers for its cursors, which `from` takes, too.
+    let number = after.as_deref().filter(|_| which != Which::Scheduled).map(str::parse::<u64>);
+    if number.as_ref().is_some_and(Result::is_err) {
+        params.refuse("cursor", "is no cursor of this list; start again without it");
+    }
     params.finish()?;
     let line = services.bus.line(&place.path)?;
-    let mut seen = line.peek(which, from, limit + 1).await?;
-    let more = seen.len() > limit && which != Which::Scheduled;
-    let cursor = seen.get(limit).filter(|_| more).map(|next| next.message.sequence.to_string());
-    seen.truncate(limit);
+    let (seen, cursor) = if which == Which::Scheduled {
+        let context = paging::context(&caller, "bus-peek", &(&line.path, from));
+        let after = after.map(|after| services.sealer.open("cursor", &context, &after)).transpose()?;
+        let after = after.map(|after| String::from_utf8_lossy(&after).into_owned());
+        let (seen, end) = line.peek_scheduled(after.as_deref(), from, limit).await?;
+        (seen, end.map(|end| services.sealer.seal(&context, end.as_bytes())))
+    } else {
+        let from = number.and_then(Result::ok).unwrap_or(0).max(from);
+        let mut seen = line.peek(which, from, limit + 1).await?;
+        let cursor = seen.get(limit).map(|next| next.message.sequence.to_string());
+        seen.truncate(limit);
+        (seen, cursor)
+    };
     let items = seen.iter().map(|seen| {
         let mut view = MessageView::from(&seen.message);
         view.scheduled_for = seen.due.map(time::iso_millis);

@@ -6,6 +6,7 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use tidings_core::envelope::FieldError;
 use tidings_core::time;
 use tidings_store::Error;
 
@@ -257,10 +258,14 @@ async fn put(
 ) -> Result<impl IntoResponse, Problem> {
     let fields = body.object()?;
     let path = &place.path;
-    let name = |name: &str, most, field| check_name(name, most).map_err(|why| Problem::invalid_field(field, why));
-    name(&path.entity, NAME_CHARS, "name")?;
+    let mut wrong = Vec::new();
+    let mut name =
+        |name: &str, most| wrong.extend(check_name(name, most).err().map(|why| FieldError::new("name", why)));
+    name(&path.entity, NAME_CHARS);
     if let Some(subscription) = &path.subscription {
-        name(subscription, SUBSCRIPTION_CHARS, "name")?;
+        name(subscription, SUBSCRIPTION_CHARS);
+    }
+    if path.subscription.is_some() && wrong.is_empty() {
         services
             .bus
             .entity(&path.entity)
@@ -269,10 +274,13 @@ async fn put(
     for _ in 0..TRIES {
         let before = services.bus.record(path);
         refuse_file(before.as_ref())?;
-        let kind = kind(path, &fields, before.as_ref())?;
+        let mut wrong = wrong.clone();
+        let kind = kind(path, &fields, before.as_ref(), &mut wrong);
         let definition = before.as_ref().map(|before| &before.definition);
-        let definition = Definition::read(kind, &fields, definition.filter(|before| before.kind == kind));
-        let definition = definition.map_err(Problem::invalid)?;
+        let definition = match Definition::read(kind, &fields, definition.filter(|before| before.kind == kind)) {
+            Ok(definition) if wrong.is_empty() => definition,
+            read => return Err(Problem::invalid(wrong.into_iter().chain(read.err().into_iter().flatten()).collect())),
+        };
         let by = caller.name();
         let planned = services.bus.plan_put(path, definition, Origin::Api, &by).await?;
         let action =
@@ -291,15 +299,20 @@ async fn put(
     Err(Error::Throttled("the entity is contended".to_owned()).into())
 }
 
-fn kind(path: &Path, fields: &Map<String, Value>, before: Option<&Record>) -> Result<Kind, Problem> {
+/// What it is or is to be. If that cannot be read, what it is or a queue: so the rest is read, too.
+fn kind(path: &Path, fields: &Map<String, Value>, before: Option<&Record>, wrong: &mut Vec<FieldError>) -> Kind {
     if path.subscription.is_some() {
-        return Ok(Kind::Subscription);
+        return Kind::Subscription;
     }
+    let present = before.map_or(Kind::Queue, |before| before.definition.kind);
     match fields.get("kind").filter(|kind| !kind.is_null()).map(|kind| kind.as_str().unwrap_or_default()) {
-        None => Ok(before.map_or(Kind::Queue, |before| before.definition.kind)),
-        Some("queue") => Ok(Kind::Queue),
-        Some("topic") => Ok(Kind::Topic),
-        Some(_) => Err(Problem::invalid_field("kind", "must be queue or topic")),
+        None => present,
+        Some("queue") => Kind::Queue,
+        Some("topic") => Kind::Topic,
+        Some(_) => {
+            wrong.push(FieldError::new("kind", "must be queue or topic"));
+            present
+        }
     }
 }
 

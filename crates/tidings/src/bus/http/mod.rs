@@ -1,6 +1,6 @@
 //! The HTTP face of the bus: the shape of the Service Bus REST API, batches, and management.
 
-mod broker_properties;
+pub mod broker_properties;
 pub mod desk;
 mod manage;
 mod receive;
@@ -13,6 +13,7 @@ pub use receive::WAIT_SECONDS;
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
+use percent_encoding::percent_decode_str;
 
 use super::BusError;
 use super::line::LineError;
@@ -54,7 +55,9 @@ pub fn respell(uri: &Uri) -> Option<Uri> {
         // The third part is a queue's or topic's name, whatever it is.
         .enumerate()
         .map(|(place, part)| {
-            let known = words.iter().find(|word| place > 2 && part.eq_ignore_ascii_case(word));
+            // Many write the dollar as %24.
+            let decoded = percent_decode_str(part).decode_utf8_lossy();
+            let known = words.iter().find(|word| place > 2 && decoded.eq_ignore_ascii_case(word));
             known.copied().unwrap_or(part)
         })
         .collect();
@@ -119,7 +122,7 @@ impl From<LineError> for Problem {
             LineError::Gone => Self::new(StatusCode::GONE, "gone", detail),
             LineError::Elsewhere => Self::new(StatusCode::SERVICE_UNAVAILABLE, "elsewhere", detail).retry_after(1),
             LineError::LockLost => Self::new(StatusCode::NOT_FOUND, "lock-lost", detail),
-            LineError::AlreadyDead => Self::conflict(detail),
+            LineError::AlreadyDead | LineError::NotDeferred => Self::conflict(detail),
             LineError::Store(error) => error.into(),
         }
     }

@@ -162,8 +162,7 @@ async fn peek_lock(
 ) -> Result<Response, Problem> {
     let wait = wait(&mut params);
     params.finish()?;
-    let line = services.bus.line(&place.path)?;
-    let mut taken = line.receive(1, wait, Some(&caller.name())).await?;
+    let (line, mut taken) = services.bus.receive(&place.path, 1, wait, Some(&caller.name()), false).await?;
     let Some(taken) = taken.pop() else { return Ok(StatusCode::NO_CONTENT.into_response()) };
     let mut headers = broker_properties::to_headers(&taken.held, Some(taken.token));
     let (url, path, number) = (&services.config.public_url, &line.path, taken.held.message.sequence);
@@ -182,8 +181,7 @@ async fn receive_and_delete(
 ) -> Result<Response, Problem> {
     let wait = wait(&mut params);
     params.finish()?;
-    let line = services.bus.line(&place.path)?;
-    let mut taken = line.receive_and_delete(1, wait, Some(&caller.name())).await?;
+    let (_, mut taken) = services.bus.receive(&place.path, 1, wait, Some(&caller.name()), true).await?;
     let Some(taken) = taken.pop() else { return Ok(StatusCode::NO_CONTENT.into_response()) };
     let headers: HeaderMap = broker_properties::to_headers(&taken.held, None);
     Ok((StatusCode::OK, headers, taken.held.message.message.body.clone()).into_response())
@@ -234,11 +232,11 @@ async fn receive(
     if !errors.is_empty() {
         return Err(Problem::invalid(errors));
     }
-    let line = services.bus.line(&place.path)?;
-    let consumer = caller.name();
+    let (consumer, bus) = (caller.name(), &services.bus);
+    let (max, wait) = (usize::try_from(max).unwrap_or(1), Duration::from_secs(wait));
     let taken = match numbers {
-        Some(numbers) => line.receive_deferred(&numbers, Some(&consumer)).await?,
-        None => line.receive(usize::try_from(max).unwrap_or(1), Duration::from_secs(wait), Some(&consumer)).await?,
+        Some(numbers) => bus.line(&place.path)?.receive_deferred(&numbers, Some(&consumer)).await?,
+        None => bus.receive(&place.path, max, wait, Some(&consumer), false).await?.1,
     };
     Ok(Json(StatusCode::OK, Received { messages: taken.iter().map(MessageView::from).collect() }))
 }

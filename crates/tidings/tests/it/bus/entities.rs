@@ -39,6 +39,17 @@ async fn the_seeds_entities_are_declared_from_the_start() {
 }
 
 #[tokio::test]
+async fn every_wrong_field_is_named_whatever_the_kind() {
+    let server = TestServer::start().await;
+    let wrong = json!({ "kind": "x", "lockSeconds": 4, "maxDeliveryCount": 0 });
+    let fields = server.client().put("/bus/z", &wrong).await.bad_fields();
+    assert_eq!(fields, ["kind", "maxDeliveryCount", "lockSeconds"]);
+    let fields = server.client().put("/bus/z~z", &json!({ "kind": 5, "lockSeconds": 4 })).await.bad_fields();
+    assert_eq!(fields, ["name", "kind", "lockSeconds"]);
+    server.client().get("/bus/z").await.problem(404);
+}
+
+#[tokio::test]
 async fn an_entity_is_made_changed_and_deleted_and_that_is_audited() {
     let server = TestServer::start().await;
     let client = server.client();

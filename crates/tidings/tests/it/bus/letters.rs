@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{bodies, counts, receive, receive_one, send, settle, with_queue};
+use super::{bodies, complete, counts, receive, receive_one, send, settle, with_queue};
 use crate::support::{Client, TestServer};
 
 const BATCH: &str = "application/vnd.microsoft.servicebus.json";
@@ -96,6 +96,36 @@ async fn one_is_edited_and_sent_back_and_another_is_thrown_away() {
     let counts = counts(&client, "q").await;
     assert_eq!((&counts["deadLettered"], &counts["deadLetteredBytes"]), (&json!(0), &json!(0)));
     assert_eq!(client.get("/audit-log/verify").await.json()["ok"], true);
+}
+
+// The limit of a message is that of one that is edited: with its properties.
+#[tokio::test]
+async fn an_edited_message_must_not_be_too_large() {
+    let server = with_queue("q", &json!({})).await;
+    let client = server.client();
+    let broker = json!({ "MessageId": "m", "CorrelationId": "c", "ContentType": "text/plain" });
+    let list = json!([{ "Body": "x", "BrokerProperties": broker, "UserProperties": { "pad": "p".repeat(60_000) } }]);
+    // The id, the correlation id, the content type and the property.
+    let most = 262_144 - (1 + 1 + 10 + 3 + 60_000);
+    for (more, good) in [(1, false), (0, true)] {
+        let body = "x".repeat(most + more);
+        if counts(&client, "q").await["deadLettered"] == 0 {
+            client.post_as("/bus/q/messages", BATCH, list.to_string()).await.expect(201);
+            bury(&client, "q", "r").await;
+        }
+        let id = letters(&client, "").await[0]["id"].as_str().unwrap().to_owned();
+        let at_desk = client.post(&format!("/dead-letters/{id}/resubmit"), &json!({ "body": body })).await;
+        assert_eq!(at_desk.status, if good { 201 } else { 413 });
+        if good {
+            complete(&client, "q", &receive_one(&client, "q").await).await;
+            client.post_as("/bus/q/messages", BATCH, list.to_string()).await.expect(201);
+            bury(&client, "q", "r").await;
+        }
+        let what = json!({ "ids": ["m"], "body": body });
+        let there = client.post("/bus/q/$deadletterqueue/resubmit", &what).await;
+        assert_eq!(there.status, if good { 200 } else { 413 });
+    }
+    assert_eq!(receive_one(&client, "q").await["body"].as_str().map(str::len), Some(most));
 }
 
 /// Runs a job over many, and gives it as it is then.

@@ -1,6 +1,7 @@
 //! The bus through HTTP.
 
 mod batches;
+mod deferred;
 mod desk;
 mod entities;
 mod from_events;
@@ -11,10 +12,13 @@ mod letters;
 mod limits;
 mod many;
 mod model;
+mod purges;
+mod pushes;
 mod queues;
 mod restart;
 mod timed;
 mod topics;
+mod waits;
 
 use serde_json::{Value, json};
 

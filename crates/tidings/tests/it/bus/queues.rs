@@ -207,6 +207,21 @@ async fn a_wait_ends_with_the_server() {
     let _ = waiting.await;
 }
 
+// Many clients write the dollar as they must elsewhere.
+#[tokio::test]
+async fn dead_letters_are_found_under_an_encoded_name() {
+    let server = with_queue("q", &json!({})).await;
+    let client = server.client();
+    send(&client, "q", "bad").await;
+    let got = receive_one(&client, "q").await;
+    settle(&client, "q", &got, json!({ "action": "deadletter" })).await;
+    for spelt in ["%24deadletterqueue", "%24DeadLetterQueue", "%24deadletter%71ueue", "$deadletterqueue"] {
+        let seen = client.get(&format!("/bus/q/{spelt}/peek")).await.expect(200).json();
+        assert_eq!(seen["items"][0]["body"], "bad", "{spelt}");
+    }
+    client.get("/bus/q/%25deadletterqueue/peek").await.problem(404);
+}
+
 // S003-112, S003-68
 #[tokio::test]
 async fn a_message_without_a_correlation_id_gets_that_of_its_request() {

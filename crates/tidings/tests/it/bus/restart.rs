@@ -84,8 +84,9 @@ async fn a_message_that_ends_the_process_is_dead_lettered_in_the_end() {
     for delivery in 1..=3 {
         // A process that is killed settles nothing and keeps nothing else.
         let line = broker(&store, &clock).await.line(&path).unwrap();
-        let taken = line.receive(1, Duration::ZERO, None).await.unwrap();
+        let taken = line.receive(1, Duration::ZERO, Some("worker")).await.unwrap();
         assert_eq!(taken[0].held.deliveries, delivery);
+        clock.advance(Duration::from_secs(1));
     }
     let bus = broker(&store, &clock).await;
     assert!(bus.line(&path).unwrap().receive(1, Duration::ZERO, None).await.unwrap().is_empty());
@@ -93,6 +94,14 @@ async fn a_message_that_ends_the_process_is_dead_lettered_in_the_end() {
     let taken = dead.receive(1, Duration::from_secs(10), None).await.unwrap();
     let letter = taken[0].held.message.dead.clone().unwrap();
     assert_eq!((letter.reason.as_str(), letter.deliveries), ("MaxDeliveryCountExceeded", 3));
+    // S003-97, S003-98: what is known of deliveries that nobody ended.
+    let attempts = &taken[0].held.message.attempts;
+    let seen: Vec<_> = attempts.iter().map(|one| (one.delivery, &*one.outcome, one.at.to_string())).collect();
+    let at = |second: u32| format!("2026-03-01T12:00:0{second}Z");
+    assert_eq!(seen, [(1, "lost", at(0)), (2, "lost", at(1)), (3, "lost", at(2))]);
+    assert_eq!(letter.first_failure.map(|at| at.to_string()), Some(at(0)));
+    assert_eq!(letter.last_failure.map(|at| at.to_string()), Some(at(2)));
+    assert_eq!(letter.last_consumer.as_deref(), Some("worker"));
 }
 
 #[tokio::test]

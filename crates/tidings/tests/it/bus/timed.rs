@@ -74,6 +74,38 @@ async fn scheduled_messages_are_cancelled_by_number_key_and_id() {
     assert_eq!(bodies(&receive(&client, "q", 10).await), ["5"]);
 }
 
+// Pages of scheduled messages follow the order of time, whatever their numbers.
+#[tokio::test]
+async fn scheduled_messages_are_looked_at_page_by_page() {
+    let server = with_queue("q", &json!({})).await;
+    let client = server.client();
+    for n in 0..5 {
+        let later = format!("2026-03-02T0{}:00:00Z", 5 - n / 2);
+        send_with(&client, "q", &n.to_string(), json!({ "ScheduledEnqueueTimeUtc": later })).await;
+    }
+    let mut seen = Vec::new();
+    let mut cursor = String::new();
+    for _ in 0..4 {
+        let page = client.get(&format!("/bus/q/peek?state=scheduled&limit=2{cursor}")).await.expect(200).json();
+        seen.extend(bodies(page["items"].as_array().unwrap()).into_iter().map(ToOwned::to_owned));
+        let Some(next) = page["cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(seen, ["4", "2", "3", "0", "1"]);
+    let whole = client.get("/bus/q/peek?state=scheduled&limit=5").await.expect(200).json();
+    assert_eq!((whole["items"].as_array().unwrap().len(), &whole["cursor"]), (5, &Value::Null));
+    for bad in ["state=scheduled&cursor=2", "state=active&cursor=x"] {
+        assert_eq!(client.get(&format!("/bus/q/peek?{bad}")).await.bad_fields(), ["cursor"], "{bad}");
+    }
+    // Those in the order of numbers take theirs in the same parameter.
+    for body in ["x", "y", "z"] {
+        send(&client, "q", body).await;
+    }
+    let page = client.get("/bus/q/peek?limit=2").await.expect(200).json();
+    let rest = client.get(&format!("/bus/q/peek?cursor={}", page["cursor"].as_str().unwrap())).await.expect(200).json();
+    assert_eq!(bodies(rest["items"].as_array().unwrap()), ["z"]);
+}
+
 #[tokio::test]
 async fn many_that_are_due_together_come_in_order_and_whole() {
     let server = with_queue("q", &json!({})).await;

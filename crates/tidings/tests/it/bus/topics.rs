@@ -102,6 +102,48 @@ async fn a_rule_that_cannot_be_decided_leaves_a_dead_letter() {
     assert_eq!(dead["deadLetter"]["source"], "t/subscriptions/s");
 }
 
+// What the broker knows when rules are asked can be asked for, the rest is refused; what a message lacks is an error.
+#[tokio::test]
+async fn rules_ask_for_the_brokers_properties() {
+    let rule = |sql: &str| json!([{ "name": "r", "sql": sql }]);
+    let server = with_topic(&[
+        ("since", rule("sys.EnqueuedTimeUtc >= '2026-03-01T12:00:00Z'")),
+        ("later", rule("sys.EnqueuedTimeUtc > '2026-03-01T12:00:00Z'")),
+        ("null", rule("sys.EnqueuedTimeUtc IS NULL OR sys.ReplyTo IS NOT NULL OR EXISTS(sys.ReplyTo)")),
+        ("lacks", rule("sys.ReplyTo = 'x'")),
+        ("asks", rule("sys.ReplyTo IS NOT NULL AND sys.ReplyTo = 'x'")),
+        ("own", rule("replyto = 'x'")),
+    ])
+    .await;
+    let client = server.client();
+    publish(&client, "a", json!({}), "x").await;
+    assert_eq!(drain(&client, "since").await.len(), 1);
+    for name in ["later", "null", "lacks", "asks", "own"] {
+        assert!(drain(&client, name).await.is_empty(), "{name}");
+        let dead = usize::from(name == "lacks");
+        let counts = counts(&client, &format!("t/subscriptions/{name}")).await;
+        assert_eq!(counts["deadLettered"], dead, "{name}");
+    }
+    let dead = receive_one(&client, "t/subscriptions/lacks/$deadletterqueue").await;
+    assert_eq!(dead["deadLetter"]["reason"], "FilterEvaluationException");
+    assert!(dead["deadLetter"]["description"].as_str().unwrap().contains("sys.ReplyTo"), "{dead}");
+    let scheduled =
+        json!({ "Label": "a", "ReplyTo": "x", "ScheduledEnqueueTimeUtc": "2026-03-01T12:00:01Z" }).to_string();
+    client.post_with("/bus/t/messages", &[("brokerproperties", &scheduled)], "y").await.expect(201);
+    for name in ["since", "later", "null", "lacks", "asks"] {
+        assert_eq!(counts(&client, &format!("t/subscriptions/{name}")).await["scheduled"], 1, "{name}");
+    }
+    for name in ["SequenceNumber", "EnqueuedSequenceNumber", "DeliveryCount", "DeadLetterSource", "ExpiresAtUtc"] {
+        for sql in [format!("1=1 AND NOT (sys.{name} IS NULL)"), format!("property('sys.{name}') = 1")] {
+            let answer = client.put("/bus/t/subscriptions/s", &json!({ "rules": rule(&sql) })).await;
+            assert_eq!(answer.bad_fields(), ["rules[0].sql"], "{sql}");
+        }
+        let action = json!([{ "name": "r", "sql": "1=1", "action": format!("SET n = sys.{name}") }]);
+        let answer = client.put("/bus/t/subscriptions/s", &json!({ "rules": action })).await;
+        assert_eq!(answer.bad_fields(), ["rules[0].action"], "{name}");
+    }
+}
+
 #[tokio::test]
 async fn every_mistake_in_rules_is_named() {
     let server = with_topic(&[]).await;
