@@ -27,7 +27,7 @@ use crate::config::bus::Queue;
 use crate::config::monitors::{Metric, Monitor, Severity};
 use crate::config::rules::{Channel, Target};
 use crate::config::schedules::Schedule;
-use crate::ingest::Draft;
+use crate::ingest::{Bad, Draft};
 use crate::tickets::{NewTicket, Origin, Status};
 
 const EVERY: Duration = Duration::from_millis(700);
@@ -196,7 +196,7 @@ async fn send(services: &Services, event: &Value, correlation: &str) -> Result<(
         let make_id = || services.ids.uuid(now).to_string();
         let defaults = Defaults { now, correlation_id: correlation, event_id: &make_id };
         let event = envelope::read(&event.to_string(), &defaults);
-        event.map_or_else(|errors| Draft::Bad { errors, too_large: false }, Draft::Good)
+        event.map_or_else(|errors| Draft::Bad(Bad { errors, ..Bad::default() }), Draft::Good)
     };
     services.ingest.accept(vec![draft]).await.map(drop).map_err(text)
 }

@@ -316,3 +316,22 @@ crate::support::on_dynamodb! {
     an_alert_is_gone_after_90_days,
     attributes_are_found_where_the_configuration_says,
 }
+
+// SX-02: as on every door.
+#[tokio::test]
+async fn halves_of_characters_and_numbers_beyond_a_double_are_refused() {
+    let server = server().await;
+    let client = server.client();
+    let whole = audit_event("e-1").to_string();
+    for (from, to, field) in [
+        ("\"ProcessName\"", "\"\\ud800\":1,\"ProcessName\"", "data"),
+        ("Mozilla/5.0", "\\udc00", "userAgent"),
+        ("\"projectId\":null", "\"projectId\":1e400", "projectId"),
+    ] {
+        assert!(whole.contains(from), "{from}");
+        let answer = client.post_as(INGEST, "application/json", whole.replace(from, to)).await;
+        answer.problem(400);
+        assert_eq!(answer.bad_fields(), [field]);
+    }
+    assert!(alerts(&client, "").await.is_empty());
+}
