@@ -232,7 +232,8 @@ fn is_version(text: &str) -> bool {
 /// The time a JSON value names: ISO 8601 text, or a number since 1970 in s, ms, µs or ns by its magnitude
 /// (S003-58, S001-40).
 pub fn read_time(json: &str) -> Result<Timestamp, String> {
-    const BAD: &str = "must be a time as in \"2026-01-31T12:00:00Z\", from 1970 to 9999-12-30, to the nanosecond at most";
+    const BAD: &str =
+        "must be a time as in \"2026-01-31T12:00:00Z\", from 1970 to 9999-12-30, to the nanosecond at most";
     let at = if let Ok(text) = serde_json::from_str::<String>(json) {
         let at = text.parse::<Timestamp>().map_err(|_| BAD.to_owned())?;
         if !is_offset_of_a_day(&text) {

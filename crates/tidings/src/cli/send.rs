@@ -268,7 +268,8 @@ impl Refusal {
     fn tell(&self, events: &[Event]) {
         let mut told = false;
         for (number, event) in events.iter().enumerate() {
-            let ours = self.errors.iter().filter(|mistake| mistake.line() == Some(number + 1)).map(Mistake::without_line);
+            let ours =
+                self.errors.iter().filter(|mistake| mistake.line() == Some(number + 1)).map(Mistake::without_line);
             let mistakes = sentence(ours);
             if !mistakes.is_empty() {
                 told = true;

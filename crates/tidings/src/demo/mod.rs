@@ -20,6 +20,7 @@ use tidings_core::time::iso_millis;
 use tokio::net::TcpListener;
 
 use self::story::Scene;
+use crate::alerts::Refused;
 use crate::alerts::shapes::Found;
 use crate::app::Services;
 use crate::config::Config;
@@ -143,7 +144,7 @@ async fn play_scene(services: &Services, scene: Scene, latest: &mut Latest, corr
         Scene::Event(event) => send(services, &event, correlation).await?,
         Scene::Audit(entry) => {
             let found = Found::Entry { text: entry.to_string().into(), id: None };
-            services.alerts.receive(&services.ingest, vec![found], correlation).await.map_err(text)?;
+            services.alerts.receive(&services.ingest, vec![found], correlation, Refused::Told).await.map_err(text)?;
         }
         Scene::Ticket { caller_id, issue } => {
             let new = NewTicket { caller_id, issue_description: issue };

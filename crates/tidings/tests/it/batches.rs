@@ -162,8 +162,7 @@ async fn a_rejected_event_is_named_by_its_own_ids() {
 #[tokio::test]
 async fn ndjson_of_bad_lines_only_names_each_line_once() {
     let server = TestServer::start().await;
-    let answer =
-        server.client().post_as("/events", "application/x-ndjson", "{bad\n\n{\"eventType\":\"\"}\n").await;
+    let answer = server.client().post_as("/events", "application/x-ndjson", "{bad\n\n{\"eventType\":\"\"}\n").await;
     let problem = answer.problem(400);
     assert_eq!(answer.bad_fields(), ["line 1", "line 3: eventType"]);
     let message = problem["errors"][0]["message"].as_str().unwrap();

@@ -333,7 +333,10 @@ async fn halves_of_characters_and_numbers_beyond_a_double_are_refused_by_field()
     ] {
         let answer = client.post_as("/events", media_type, body).await.expect(202).json();
         assert_eq!((&answer["accepted"], &answer["rejected"]), (&json!(1), &json!(1)), "{answer}");
-        assert_eq!((&answer["events"][1]["eventId"], &answer["events"][1]["status"]), (&json!("bad"), &json!("rejected")));
+        assert_eq!(
+            (&answer["events"][1]["eventId"], &answer["events"][1]["status"]),
+            (&json!("bad"), &json!("rejected"))
+        );
     }
     let mut stored = client.stored().await;
     stored.sort();
