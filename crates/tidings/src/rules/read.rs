@@ -20,7 +20,20 @@ pub fn rule(
     origin: Origin,
     before: Option<&Rule>,
 ) -> Result<Rule, Vec<FieldError>> {
-    let mut reader = Reader { errors: Vec::new(), before };
+    read(name, fields, origin, Reader { errors: Vec::new(), before, parse: Template::parse })
+}
+
+/// The same for a rule that was accepted before.
+pub fn stored(name: &str, fields: &Map<String, Value>) -> Result<Rule, Vec<FieldError>> {
+    read(name, fields, Origin::Api, Reader { errors: Vec::new(), before: None, parse: Template::parse_stored })
+}
+
+fn read(
+    name: &str,
+    fields: &Map<String, Value>,
+    origin: Origin,
+    mut reader: Reader<'_>,
+) -> Result<Rule, Vec<FieldError>> {
     if let Err(why) = check_rule_name(name) {
         reader.wrong("name", why);
     } else if fields.get("name").is_some_and(|given| given.as_str() != Some(name)) {
@@ -110,6 +123,7 @@ pub fn refuse_repeated_keys(text: &str) -> Result<(), Vec<FieldError>> {
 struct Reader<'a> {
     errors: Vec<FieldError>,
     before: Option<&'a Rule>,
+    parse: fn(&str) -> Result<Template, String>,
 }
 
 impl Reader<'_> {
@@ -150,7 +164,7 @@ impl Reader<'_> {
     }
 
     fn template(&mut self, field: &str, value: &Value) -> Template {
-        let parsed = value.as_str().ok_or_else(|| "must be a string".to_owned()).and_then(Template::parse);
+        let parsed = value.as_str().ok_or_else(|| "must be a string".to_owned()).and_then(self.parse);
         parsed.unwrap_or_else(|why| {
             self.wrong(field, why);
             Template::default()
