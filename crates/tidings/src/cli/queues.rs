@@ -40,13 +40,14 @@ enum Command {
         limit: usize,
     },
     /// Send dead letters back to where they came from
+    #[command(group = clap::ArgGroup::new("which").args(["ids", "pattern", "all"]).required(true))]
     #[command(after_help = "Examples:\n  tidings queues resubmit ocr-processing-queue --all\n  \
         tidings queues resubmit ocr-processing-queue --where '{\"deadLetter\":{\"reason\":[\"HandlerFailed\"]}}'")]
     Resubmit {
         /// QUEUE or TOPIC/subscriptions/NAME
         path: String,
         /// A number or message id; repeat for more
-        #[arg(long = "id", conflicts_with_all = ["pattern", "all"], required_unless_present_any = ["pattern", "all"])]
+        #[arg(long = "id", conflicts_with_all = ["pattern", "all"])]
         ids: Vec<String>,
         /// Those that match this pattern
         #[arg(long = "where", value_name = "PATTERN", conflicts_with = "all")]

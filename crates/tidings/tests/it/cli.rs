@@ -40,7 +40,7 @@ fn values_that_can_be_none_are_bad_usage() {
         (&["send", "x.json", "--url", "notaurl"] as &[&str], "http://127.0.0.1:8787"),
         (&["tail", "--url", "ftp://a.example"], "http://127.0.0.1:8787"),
         (&["token", "create", "--scope", "read", "--expires", "30x"], "30x"),
-        (&["queues", "resubmit", "orders"], "--id"),
+        (&["queues", "resubmit", "orders"], "--all"),
     ] {
         let ended = run(directory.path(), arguments).expect(2);
         assert!(ended.stderr.contains(word), "{ended:?}");
