@@ -156,8 +156,9 @@ fn refusal(receipts: Vec<Receipt>, single: bool) -> Problem {
     let mut errors = Vec::new();
     for (place, receipt) in receipts.into_iter().enumerate() {
         for mut error in receipt.errors {
-            if !single {
-                let dot = if error.field.is_empty() || error.field.starts_with("line ") { "" } else { "." };
+            // NDJSON names its lines itself.
+            if !single && !error.field.starts_with("line ") {
+                let dot = if error.field.is_empty() { "" } else { "." };
                 error.field = format!("[{place}]{dot}{}", error.field);
             }
             errors.push(error);

@@ -159,6 +159,7 @@ impl Gate {
                 Some(permitted(self.keeper.recognise(&parts.headers, key, peer).await?, scopes)?)
             }
         };
+        correlation::check(&parts.headers)?;
         let params = Params::read(parts.uri.query(), &self.params)?;
         parts.extensions.insert(params);
         parts.extensions.insert(correlation.clone());

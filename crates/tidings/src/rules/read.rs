@@ -173,7 +173,10 @@ impl Reader<'_> {
     }
 
     fn template(&mut self, field: &str, value: &Value) -> Template {
-        let parsed = value.as_str().ok_or_else(|| "must be a string".to_owned()).and_then(Template::parse);
+        let parsed = value
+            .as_str()
+            .ok_or_else(|| "must be a string".to_owned())
+            .and_then(|text| if self.stored { Template::parse_stored(text) } else { Template::parse(text) });
         parsed.unwrap_or_else(|why| {
             self.wrong(field, why);
             Template::default()

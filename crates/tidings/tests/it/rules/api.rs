@@ -270,3 +270,36 @@ async fn another_node_learns_of_changes() {
     assert!(node.book.get("b").is_some_and(|rule| !rule.enabled));
     assert!(node.book.matching(r#"{"eventType":"a"}"#).is_empty());
 }
+
+// A typo in a filter would only show when the notice is needed.
+#[tokio::test]
+async fn unknown_filters_and_functions_are_refused_by_field() {
+    let server = TestServer::start().await;
+    let rule = json!({ "pattern": { "eventType": ["a"] }, "title": "{{ data.x|uper }}", "text": "{{ nope() }}",
+        "targets": [{ "channel": "inbox", "users": ["ana"] }] });
+    let answer = server.client().put("/rules/typo", &rule).await;
+    answer.problem(400);
+    assert_eq!(answer.bad_fields(), ["title", "text"]);
+    server.client().get("/rules/typo").await.problem(404);
+}
+
+// SX-12: a name that can be none is not made into another's.
+#[tokio::test]
+async fn a_recipient_is_who_the_event_names_or_nobody() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let rule = json!({ "pattern": { "eventType": ["a"] }, "title": "x",
+        "targets": [{ "channel": "inbox", "users": ["{{ data.u }}"] }] });
+    client.put("/rules/named", &rule).await.expect(201);
+    for (id, user, told) in [
+        ("1", json!("a\nb"), 0),
+        ("2", json!({ "a": 1 }), 0),
+        ("3", json!(" ana "), 1),
+        ("4", json!(["ben", "c\td"]), 1),
+        ("5", json!(17), 1),
+    ] {
+        client.send(&json!({ "eventType": "a", "eventId": id, "data": { "u": user } })).await;
+        let event = client.get(&format!("/events/{id}")).await.expect(200).json();
+        assert_eq!(event["outcome"]["notifications"].as_array().map_or(0, Vec::len), told, "{event}");
+    }
+}
