@@ -39,9 +39,9 @@ pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldEr
     let object = match (given(data), given(base64)) {
         (Some(data), _) if data.get().starts_with('{') => data.get().to_owned(),
         (Some(data), _) => format!(r#"{{"value":{}}}"#, data.get()),
-        (None, Some(base64)) if base64.get().starts_with('"') => format!(r#"{{"base64":{}}}"#, base64.get()),
+        (None, Some(base64)) if is_base64(base64.get()) => format!(r#"{{"base64":{}}}"#, base64.get()),
         (None, Some(_)) => {
-            errors.push(FieldError::new("data_base64", "must be a string"));
+            errors.push(FieldError::new("data_base64", "must be a string in Base64"));
             "{}".to_owned()
         }
         (None, None) => "{}".to_owned(),
@@ -58,6 +58,13 @@ pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldEr
             Err(errors)
         }
     }
+}
+
+/// Whether JSON is a string in Base64: whole groups of four, the last one padded.
+fn is_base64(json: &str) -> bool {
+    let Ok(text) = serde_json::from_str::<std::borrow::Cow<'_, str>>(json) else { return false };
+    let digits = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(&text);
+    text.len() % 4 == 0 && digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/')
 }
 
 fn missing(draft: &Draft<'_>, specversion: Option<&RawValue>) -> Vec<FieldError> {
@@ -119,6 +126,11 @@ mod tests {
         assert_eq!(with(r#""data":[1,"a"]"#).unwrap(), r#"{"value":[1,"a"]}"#);
         assert_eq!(with(r#""data":null"#).unwrap(), "{}");
         assert_eq!(with(r#""data_base64":"AAEC""#).unwrap(), r#"{"base64":"AAEC"}"#);
+        assert_eq!(with(r#""data_base64":"""#).unwrap(), r#"{"base64":""}"#);
+        for bad in ["!!", "AAE", "A===", "AA=A", "AAEC\\n", "AA-_"] {
+            let refused = with(&format!(r#""data_base64":"{bad}""#)).unwrap_err();
+            assert_eq!(refused[0].field, "data_base64", "{bad}");
+        }
         assert_eq!(with(r#""data":{},"data_base64":"AA""#).unwrap_err()[0].field, "data_base64");
         assert_eq!(with(r#""data_base64":7"#).unwrap_err()[0].field, "data_base64");
     }

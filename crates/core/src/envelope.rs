@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::json::{BadJson, Fields};
+use crate::json::{BadJson, Fields, check_values};
 use crate::limits::{CORRELATION_CHARS, EXTENSIONS, NAME_CHARS, SOURCE_CHARS, SUBJECT_CHARS};
 use crate::time::{self, Timestamp};
 
@@ -76,13 +76,14 @@ pub struct Defaults<'a> {
 
 /// Reads one event from the text of a JSON object, or names every field that is wrong.
 pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
-    from_fields(crate::json::parse(text).map_err(|bad| vec![bad.into()])?, defaults)
+    from_fields(&crate::json::parse(text).map_err(|bad| vec![bad.into()])?, defaults)
 }
 
 /// The same from the fields of a JSON object.
-pub fn from_fields(fields: Fields<'_>, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
+pub fn from_fields(fields: &Fields<'_>, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
     let mut draft = Draft::default();
-    for (name, value) in fields.0 {
+    for (name, value) in &fields.0 {
+        let value = *value;
         // The same thing under the names that the seeds give it (SX-03, S003-56).
         match name.as_ref() {
             "eventId" => draft.event_id = Some(value),
@@ -94,7 +95,7 @@ pub fn from_fields(fields: Fields<'_>, defaults: &Defaults<'_>) -> Result<Envelo
             "subject" => draft.subject = Some(value),
             "data" => draft.data = Some(value),
             "payload" if draft.payload.is_none() => draft.payload = Some(value),
-            _ => draft.extensions.push((name.into_owned(), value.get().to_owned())),
+            _ => draft.extensions.push((name.as_ref().to_owned(), value.get().to_owned())),
         }
     }
     draft.finish(defaults)
@@ -142,6 +143,11 @@ impl Draft<'_> {
         if !data.starts_with('{') {
             errors.push(FieldError::new("data", "must be an object"));
         }
+        // The rest is kept as it came, and must mean something to whoever reads it later.
+        let rest = self.extensions.iter().map(|(name, json)| (name.as_str(), json.as_str()));
+        for (name, json) in std::iter::once(("data", data)).chain(rest) {
+            errors.extend(check_values(json).err().map(|bad| FieldError::new(name, bad.0)));
+        }
         if self.extensions.len() > EXTENSIONS {
             errors.push(FieldError::new("", format!("has more than {EXTENSIONS} fields beyond the envelope's own")));
         }
@@ -160,6 +166,17 @@ impl Draft<'_> {
             extensions: self.extensions,
         })
     }
+}
+
+/// What a sender calls an event, and what it belongs to, as far as the fields say it; whatever else is wrong with them.
+#[must_use]
+pub fn ids_in(fields: &Fields<'_>, id_field: &str) -> (Option<String>, Option<String>) {
+    let text = |names: &[&str], most| {
+        let (_, value) = fields.0.iter().rfind(|(name, _)| names.contains(&name.as_ref()))?;
+        text_of(value.get()).filter(|text| check_name(text, most).is_ok())
+    };
+    let correlation = ["correlationId", "correlation_id", "CorrelationId", "correlationid"];
+    (text(&[id_field], NAME_CHARS), text(&correlation, CORRELATION_CHARS))
 }
 
 /// A field that is there and not null.
@@ -215,15 +232,27 @@ fn is_version(text: &str) -> bool {
 /// The time a JSON value names: ISO 8601 text, or a number since 1970 in s, ms, µs or ns by its magnitude
 /// (S003-58, S001-40).
 pub fn read_time(json: &str) -> Result<Timestamp, String> {
-    const BAD: &str = "must be a time as in \"2026-01-31T12:00:00Z\"";
+    const BAD: &str =
+        "must be a time as in \"2026-01-31T12:00:00Z\", from 1970 to 9999-12-30, to the nanosecond at most";
     let at = if let Ok(text) = serde_json::from_str::<String>(json) {
-        text.parse::<Timestamp>().map_err(|_| BAD.to_owned())?
+        let at = text.parse::<Timestamp>().map_err(|_| BAD.to_owned())?;
+        if !is_offset_of_a_day(&text) {
+            return Err("must be a time whose offset from UTC is less than a day".to_owned());
+        }
+        at
     } else {
         let number: f64 = serde_json::from_str(json).map_err(|_| BAD.to_owned())?;
         epoch(json, number).ok_or_else(|| BAD.to_owned())?
     };
     let year = at.to_zoned(jiff::tz::TimeZone::UTC).year();
     if (1970..=9999).contains(&year) { Ok(at) } else { Err("must lie between the years 1970 and 9999".to_owned()) }
+}
+
+/// Whether the offset in a time, if it has one, has hours as a day has.
+fn is_offset_of_a_day(text: &str) -> bool {
+    let clock = text.split_once(['T', 't', ' ']).map_or("", |(_, clock)| clock);
+    let offset = clock.split_once(['+', '-']).map_or("", |(_, offset)| offset);
+    offset.get(..2).and_then(|hours| hours.parse::<u8>().ok()).is_none_or(|hours| hours < 24)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the magnitude is checked, and fractions below 1 ns do not matter")]

@@ -41,6 +41,70 @@ pub fn check_depth(text: &str) -> Result<(), BadJson> {
     Ok(())
 }
 
+/// Refuses what is JSON by its grammar and still means nothing: half of a character that takes two escapes, and a number
+/// that no double can hold. The text is well-formed.
+pub fn check_values(text: &str) -> Result<(), BadJson> {
+    let bytes = text.as_bytes();
+    if !may_mean_nothing(bytes) {
+        return Ok(());
+    }
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        at = match byte {
+            b'"' => check_text(bytes, at + 1)?,
+            b'-' | b'0'..=b'9' => check_number(text, at)?,
+            _ => at + 1,
+        };
+    }
+    Ok(())
+}
+
+/// Whether there is an escape by number, an exponent, or a very long number: most texts have none of them, and one look
+/// without a branch tells.
+fn may_mean_nothing(bytes: &[u8]) -> bool {
+    let rest = bytes.get(1..).unwrap_or_default();
+    let suspect = |(a, b): (&u8, &u8)| (*a == b'\\') & (*b == b'u') | a.is_ascii_digit() & (b | 0x20 == b'e');
+    bytes.iter().zip(rest).fold(false, |found, pair| found | suspect(pair))
+        // Numbers beyond a double's range have more than three hundred digits, and so fill one of these.
+        || bytes.chunks_exact(128).any(|chunk| chunk.iter().all(u8::is_ascii_digit))
+}
+
+/// Checks a JSON string from after its quote; gives where it ends.
+fn check_text(bytes: &[u8], mut at: usize) -> Result<usize, BadJson> {
+    loop {
+        match bytes.get(at) {
+            None | Some(b'"') => return Ok(at + 1),
+            Some(b'\\') => match escaped(bytes, at) {
+                Some(0xD800..=0xDBFF) if matches!(escaped(bytes, at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
+                Some(half @ 0xD800..=0xDFFF) => {
+                    return Err(BadJson(format!("has \\u{half:04x} alone, which is half of a character")));
+                }
+                _ => at += 2,
+            },
+            Some(_) => at += 1,
+        }
+    }
+}
+
+/// The number in an escape that begins here, if one does.
+fn escaped(bytes: &[u8], at: usize) -> Option<u16> {
+    let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// Checks a number that begins here; gives where it ends.
+fn check_number(text: &str, at: usize) -> Result<usize, BadJson> {
+    let rest = text.get(at..).unwrap_or_default();
+    let end = rest.find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-' | 'e' | 'E')).unwrap_or(rest.len());
+    let number = rest.get(..end).unwrap_or_default();
+    if number.parse::<f64>().is_ok_and(f64::is_finite) {
+        return Ok(at + end);
+    }
+    let shown: String = number.chars().take(40).collect();
+    let dots = if shown.len() < number.len() { "…" } else { "" };
+    Err(BadJson(format!("has the number {shown}{dots}, which is too large")))
+}
+
 /// How many brackets open in a text, wherever they stand.
 #[must_use]
 pub fn brackets(text: &str) -> usize {
@@ -108,6 +172,39 @@ mod tests {
         assert!(check_depth(&nested(JSON_DEPTH)).is_ok());
         assert!(check_depth(&nested(JSON_DEPTH + 1)).is_err());
         assert!(check_depth(&format!(r#"{{"a":"{}\"{{"}}"#, "[".repeat(100))).is_ok(), "brackets in text do not count");
+    }
+
+    // SX-02
+    #[test]
+    fn halves_of_characters_and_numbers_beyond_a_double_are_refused() {
+        let long = |digits: usize| format!("[{}]", "9".repeat(digits));
+        let tiny = format!("[0.{}1]", "0".repeat(400));
+        for good in [
+            "{}",
+            r#"{"x":"\ud83d\ude00","y":"\u00e9\n"}"#,
+            r#"{"x":"\\ud800"}"#,
+            r#"{"x":"a \\\ud83d\ude00\""}"#,
+            r#"{"id":"1e400","n":1e308,"m":-1.7E+308,"z":1e-400}"#,
+            &long(308),
+            &tiny,
+        ] {
+            assert_eq!(check_values(good), Ok(()), "{good}");
+        }
+        for bad in [
+            r#"{"\ud800":1}"#,
+            r#"["\udc00"]"#,
+            r#"["\ud800\ud800\udc00"]"#,
+            r#"["\ud800x\udc00"]"#,
+            r#"["\uDBFF"]"#,
+            r#"["\ud800\\udc00"]"#,
+            "[1e309]",
+            "[-1E400]",
+            "1e400",
+            r#"{"3e":"2e1","n":[1.5, 1e999]}"#,
+            &long(400),
+        ] {
+            assert!(check_values(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub struct Parts {
     pub push: Option<Arc<Push>>,
     pub schedules: Arc<Schedules>,
     pub messages: Arc<Messages>,
-    pub alerts: Alerts,
+    pub alerts: Arc<Alerts>,
     pub tickets: Arc<Tickets>,
     pub business: Business,
     pub senders: Senders,
@@ -270,8 +270,8 @@ impl App {
         let tickets = Arc::new(Tickets::new(&ingest, callers, &config));
         let audit = Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock)));
         let business = Business::new(&ingest, &bus, &messages, &audit, &config);
-        let senders = open::senders(&config, push.clone(), (&tickets, &bus, &ingest));
-        let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
+        let (senders, alerts) = open::senders(&config, push.clone(), (&tickets, &bus, &ingest));
+        let schedules = Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages), clock.now());
         schedules.load(&config.schedules, clock.now()).await?;
         let figures = open::figures(&ingest, &messages);
         let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
@@ -287,9 +287,9 @@ impl App {
             ingest,
             inbox: Inbox::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), arrivals),
             push,
-            schedules,
+            schedules: Arc::new(schedules),
             messages,
-            alerts: Alerts::new(Arc::clone(&store), Arc::clone(&clock), &config),
+            alerts,
             tickets,
             business,
             senders,

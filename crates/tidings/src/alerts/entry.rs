@@ -65,6 +65,11 @@ pub fn read(text: &str, mapping: &ProcessAlerts, latest: Timestamp) -> Reading {
         }
         Err(why) => return bad(vec![why.into()]),
     };
+    let meaningless: Vec<FieldError> = fields
+        .0
+        .iter()
+        .filter_map(|(name, value)| Some(FieldError::new(name.as_ref(), json::check_values(value.get()).err()?.0)))
+        .collect();
     let mut reader = Reader::new(fields);
     let source_id = reader.optional(&["id", "eventId"], NAME_CHARS * 2);
     let action = reader.required("actionId", &["actionId", "action", "operationName"], NAME_CHARS);
@@ -75,6 +80,7 @@ pub fn read(text: &str, mapping: &ProcessAlerts, latest: Timestamp) -> Reading {
     if elsewhere {
         return Reading::Ignored { source_id, correlation_id };
     }
+    reader.errors.extend(meaningless);
     let at = reader.time(latest);
     let actor_id = reader.actor();
     let actor_display_name = reader.required("actorDisplayName", &["actorDisplayName"], usize::MAX);

@@ -1,11 +1,12 @@
 //! Process change alerts (seed 000): "who changed our process template?"
 //!
 //! `shapes` finds audit events in requests, `entry` reads one, `receive` stores it with its record (`record`) and its
-//! mail (`mail`) in the event's own transaction; `follow` keeps the record in step with the mail. `digest` tells many in one mail. `history` reads them
+//! mail (`mail`) in the event's own transaction; `bury` keeps what cannot be taken; `follow` keeps the record in step with the mail. `digest` tells many in one mail. `history` reads them
 //! back, `poller` asks Azure DevOps for what nobody sends, `accounts` knows whose changes are expected.
 
 pub mod accounts;
 pub mod actions;
+mod bury;
 pub mod digest;
 mod entry;
 mod export;
@@ -30,6 +31,7 @@ use tidings_core::time::Clock;
 use tidings_store::Store;
 
 pub use accounts::Accounts;
+pub use bury::Refused;
 pub use receive::{Receipt, SOURCE};
 
 use crate::config::Config;

@@ -19,6 +19,7 @@ use tidings_core::json;
 use tidings_core::time::{self, Timestamp};
 use tidings_store::{Item, Key, KeyKind, Table, Write};
 
+use super::Refused;
 use super::shapes::Found;
 use crate::app::Services;
 use crate::channel::answer::retry_after;
@@ -175,16 +176,12 @@ impl Poller {
         Ok(self.services.store.transact(std::iter::once(Write::put(table(), item)).chain(fence).collect()).await?)
     }
 
-    /// Stores a page's entries; those that cannot be read are logged and left behind, for they never can.
+    /// Stores a page's entries; those that cannot be read are kept as dead letters, for they never can.
     async fn store(&self, page: &Page<'_>) -> Result<usize, Failed> {
         let correlation = self.services.ids.uuid(self.services.clock.now()).to_string();
         let entries = page.decorated_audit_log_entries.iter();
         let found = entries.map(|entry| Found::Entry { text: Cow::Borrowed(entry.get()), id: None }).collect();
-        let receipts = self.services.alerts.receive(&self.services.ingest, found, &correlation).await?;
-        for bad in receipts.iter().filter(|receipt| receipt.status == "rejected") {
-            let (source, id, errors) = (&self.source.name, &bad.event_id, &bad.errors);
-            tracing::warn!(source, ?id, ?errors, "an entry of the audit log is refused");
-        }
+        let receipts = self.services.alerts.receive(&self.services.ingest, found, &correlation, Refused::Kept).await?;
         for result in ["accepted", "duplicate", "rejected"] {
             let count = receipts.iter().filter(|receipt| receipt.status == result).count();
             self.services.metrics.sources.records(&self.source.name, result, count as u64);

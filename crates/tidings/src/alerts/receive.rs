@@ -15,7 +15,7 @@ use super::entry::{Change, Reading, read};
 use super::limits::{EVENT_BYTES, RAW_BYTES};
 use super::record::{self, NewAlert};
 use super::shapes::Found;
-use super::{Alerts, accounts};
+use super::{Alerts, Refused, accounts};
 use crate::ingest::{Arrival, Companions, Ingest};
 
 /// What the ordinary events that come of it have as their source.
@@ -54,6 +54,13 @@ impl Receipt {
         Self { errors, too_large, ..Self::new("rejected", event_id, None) }
     }
 
+    /// Every mistake in one line.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let mistakes = self.errors.iter().map(|error| format!("{} {}", error.field, error.message).trim().to_owned());
+        mistakes.collect::<Vec<_>>().join("; ")
+    }
+
     fn stored(alert: &NewAlert) -> Self {
         let status = if alert.suppressed_by.is_some() { "suppressed" } else { "accepted" };
         Self {
@@ -79,8 +86,10 @@ impl Alerts {
         ingest: &Ingest,
         found: Vec<Found<'_>>,
         correlation_id: &str,
+        refused: Refused,
     ) -> Result<Vec<Receipt>, Error> {
         let now = self.clock.now();
+        let came = if refused == Refused::Told { Vec::new() } else { found.clone() };
         let authorized = self.accounts.list().await?.unwrap_or_default();
         let mut receipts: Vec<Receipt> = Vec::with_capacity(found.len());
         let mut alerts: Vec<(usize, NewAlert)> = Vec::new();
@@ -103,6 +112,11 @@ impl Alerts {
             let receipt = self.settle(ingest, alert, outcome, now).await?;
             if let Some(slot) = receipts.get_mut(place) {
                 *slot = receipt;
+            }
+        }
+        if refused.is_kept(&receipts) {
+            for (found, receipt) in came.iter().zip(&receipts).filter(|(_, receipt)| receipt.status == "rejected") {
+                self.bury(ingest, found, receipt, correlation_id, now).await?;
             }
         }
         for status in ["ignored", "suppressed", "expired", "rejected"] {

@@ -9,6 +9,7 @@ use tidings_store::Store;
 
 use super::StartError;
 use super::listeners::Listeners;
+use crate::alerts::Alerts;
 use crate::alerts::follow::AlertFollower;
 use crate::bus::Bus;
 use crate::channel::ntfy::BuiltIn;
@@ -79,13 +80,16 @@ pub async fn push(
     Ok(Some(push))
 }
 
+/// What takes messages away, and the alerts, whose refused entries are among them.
 pub fn senders(
     config: &Config,
     push: Option<Arc<Push>>,
     (tickets, bus, ingest): (&Arc<Tickets>, &Arc<Bus>, &Arc<Ingest>),
-) -> Senders {
+) -> (Senders, Arc<Alerts>) {
+    let alerts = Arc::new(Alerts::new(Arc::clone(&ingest.store), Arc::clone(&ingest.clock), config));
     let senders = Senders::new(config, push.map(|push| push as Arc<dyn BuiltIn>));
-    senders.with_tickets(Arc::clone(tickets)).with_bus(Arc::clone(bus)).with_ingest(Arc::clone(ingest))
+    let senders = senders.with_tickets(Arc::clone(tickets)).with_bus(Arc::clone(bus)).with_ingest(Arc::clone(ingest));
+    (senders.with_alerts(Arc::clone(&alerts), Arc::clone(ingest)), alerts)
 }
 
 pub fn figures(ingest: &Ingest, messages: &Messages) -> Arc<Figures> {

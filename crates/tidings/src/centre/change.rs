@@ -1,7 +1,7 @@
 //! What a record of a stream means: which product, which question or score, what it was and what it is (S001-18 to
 //! S001-40). Reads nothing but its arguments.
 
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Value, json};
 use tidings_core::envelope::{Envelope, check_name, read_time};
 use tidings_core::limits::{NAME_CHARS, SOURCE_CHARS, SUBJECT_CHARS};
 use tidings_core::time::{self, Timestamp};
@@ -286,16 +286,16 @@ fn score(
         return Err("cod_chav_filg must be ENVIRONMENT#PILLAR#…".to_owned());
     }
     let is = new.number("score")?.ok_or("score is missing")?;
-    let was: Option<Number> = old.map(|old| old.number("score")).transpose()?.flatten();
+    let was = old.map(|old| old.number("score")).transpose()?.flatten();
     named(data, "product_id", product)?;
     named(data, "pillar", pillar)?;
     data.insert("event_type".to_owned(), "score".into());
     data.insert("env".to_owned(), env.to_lowercase().into());
     data.extend(segments.next().map(|version| ("version".to_owned(), version.into())));
-    data.insert("new_score".to_owned(), is.clone().into());
+    data.insert("new_score".to_owned(), is.clone());
     data.insert("new".to_owned(), json!({ "score": is }));
     if let Some(was) = was {
-        data.insert("old_score".to_owned(), was.clone().into());
+        data.insert("old_score".to_owned(), was.clone());
         data.insert("old".to_owned(), json!({ "score": was }));
     }
     Ok(())

@@ -25,7 +25,7 @@ pub fn routes() -> Vec<Route> {
                 "What itemIdentifier is: eventID (default), or SequenceNumber, which Lambda's event source mapping wants",
             )])
             .body::<BatchBody>()
-            .answer::<BatchAnswer>(200, "Which records failed; all others are on disk"),
+            .answer::<BatchAnswer>(200, "Which records must come again; all others are on disk"),
     ]
 }
 
@@ -41,8 +41,8 @@ struct BatchBody {
 #[derive(Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct BatchAnswer {
-    /// Records that were not taken: those that cannot be understood, which are kept as dead letters, and those that the
-    /// store did not take, which should come again.
+    /// Records that the store did not take, which should come again, and those after them. What cannot be understood is
+    /// not among them: it is kept as a dead letter, and would be no better another time.
     batch_item_failures: Vec<Failure>,
     records: usize,
     accepted: usize,
@@ -50,7 +50,7 @@ struct BatchAnswer {
     rejected: usize,
     /// Of the accepted ones, those that no rule matched.
     filtered: usize,
-    /// Why, for each failure.
+    /// Why, for each record that was rejected or not taken.
     errors: Vec<Reason>,
 }
 
@@ -87,9 +87,12 @@ async fn take(
     let outcomes = batch::take(&services, records, &correlation.0).await?;
     let mut answer = BatchAnswer { records: records.len(), ..BatchAnswer::default() };
     for (record, outcome) in records.iter().zip(outcomes) {
+        let comes_again = matches!(outcome, Outcome::NotStored(_));
         if let Some(message) = answer.count(outcome) {
             let item_identifier = identifier(record, by_number);
-            answer.batch_item_failures.push(Failure { item_identifier: item_identifier.clone() });
+            if comes_again {
+                answer.batch_item_failures.push(Failure { item_identifier: item_identifier.clone() });
+            }
             answer.errors.push(Reason { item_identifier, message });
         }
     }
@@ -97,7 +100,7 @@ async fn take(
 }
 
 impl BatchAnswer {
-    /// Counts what became of a record; gives the reason if it failed.
+    /// Counts what became of a record; gives the reason if it was not taken.
     fn count(&mut self, outcome: Outcome) -> Option<String> {
         match outcome {
             Outcome::Accepted { matched } => {

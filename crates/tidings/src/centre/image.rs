@@ -1,6 +1,7 @@
 //! Images of items: attributes by name, typed as DynamoDB has them (`{"S": "x"}`) or plain JSON (S001-16).
 
 use serde_json::{Map, Number, Value};
+use tidings_store::Number as Decimal;
 
 /// DynamoDB's types, by the key that names them.
 const TYPES: [&str; 10] = ["S", "N", "B", "BOOL", "NULL", "M", "L", "SS", "NS", "BS"];
@@ -53,8 +54,8 @@ impl Image {
         }
     }
 
-    /// An attribute that is a number, or text that is one.
-    pub fn number(&self, name: &str) -> Result<Option<Number>, String> {
+    /// An attribute that is a number, or text that is one: as JSON's number if that says the same, else as its digits.
+    pub fn number(&self, name: &str) -> Result<Option<Value>, String> {
         match self.get(name) {
             None => Ok(None),
             Some(("S", Value::String(text))) if text.trim().is_empty() => Ok(None),
@@ -66,8 +67,17 @@ impl Image {
     }
 }
 
-/// A number as JSON has it: the shortest form of the same value, so that 24 and 24.0 are one score.
-fn number(text: &str) -> Option<Number> {
+/// A number in the one form that its value has, so that 24 and 24.0 are one score, and two that a double cannot tell apart
+/// are two (S001-35).
+fn number(text: &str) -> Option<Value> {
+    let near = double(text);
+    let Ok(exact) = text.parse::<Decimal>() else { return near.map(Value::Number) };
+    let same = near.filter(|near| near.to_string().parse::<Decimal>().is_ok_and(|near| near == exact));
+    Some(same.map_or_else(|| exact.to_string().into(), Value::Number))
+}
+
+/// The nearest number that JSON's readers can hold.
+fn double(text: &str) -> Option<Number> {
     if let Ok(whole) = text.parse::<i64>() {
         return Some(whole.into());
     }

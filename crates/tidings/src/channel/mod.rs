@@ -4,6 +4,7 @@
 //! (`tidings_core::message`). [`limiter`] keeps one destination from slowing the others.
 
 pub mod answer;
+pub mod audit_log;
 pub mod email;
 pub mod limiter;
 mod notice;

@@ -12,7 +12,7 @@ use super::Failure;
 #[derive(Args, Debug, Clone)]
 pub struct Target {
     /// The server's address, as in http://127.0.0.1:8787
-    #[arg(long, env = "TIDINGS_URL", global = true)]
+    #[arg(long, env = "TIDINGS_URL", global = true, value_parser = address)]
     url: Option<String>,
     /// The token to use
     #[arg(long, env = "TIDINGS_TOKEN", global = true, hide_env_values = true)]
@@ -34,6 +34,14 @@ pub struct Client {
     http: reqwest::Client,
     url: String,
     token: String,
+}
+
+/// An address that a server can have.
+fn address(text: &str) -> Result<String, String> {
+    match reqwest::Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(text.to_owned()),
+        _ => Err("must be an address as in http://127.0.0.1:8787".to_owned()),
+    }
 }
 
 impl Target {

@@ -97,7 +97,13 @@ pub fn main() -> ExitCode {
         Err(error) => Err(error.into()),
     };
     match outcome {
-        Ok(Done::All) => ExitCode::SUCCESS,
+        Ok(Done::All) => match output::lost() {
+            Some(sentence) => {
+                output::error(&sentence);
+                ExitCode::from(1)
+            }
+            None => ExitCode::SUCCESS,
+        },
         Ok(Done::Refused) => ExitCode::from(1),
         Ok(Done::BadUsage) => ExitCode::from(2),
         Err(Failure(sentence)) => {

@@ -1,15 +1,37 @@
 //! The one place that prints: results to stdout, everything else to stderr.
 
-use std::io::{IsTerminal, Write};
+use std::io::{Error, ErrorKind, IsTerminal, Write};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A line of the result. A reader that went away ends the program quietly, as `head` expects.
+/// Why stdout takes no more.
+static LOST: Mutex<Option<Error>> = Mutex::new(None);
+
+/// A line of the result of something that was done. Where nobody reads it, the work goes on, and the exit code tells.
 pub fn line(text: &str) {
-    if writeln!(std::io::stdout(), "{text}").is_err() {
+    let mut lost = LOST.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if lost.is_none() {
+        *lost = writeln!(std::io::stdout(), "{text}").err();
+    }
+}
+
+/// A line of what a command only shows. A reader that went away ends it quietly, as `head` expects.
+pub fn row(text: &str) {
+    line(text);
+    let lost = LOST.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if lost.as_ref().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
         std::process::exit(0);
     }
+}
+
+/// Why results could not be printed, if somebody wanted them.
+#[must_use]
+pub fn lost() -> Option<String> {
+    let lost = LOST.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let error = lost.as_ref().filter(|error| error.kind() != ErrorKind::BrokenPipe)?;
+    Some(format!("it is done, but its result could not be printed: {error}"))
 }
 
 /// A line for the person at the terminal.

@@ -40,6 +40,7 @@ enum Command {
         limit: usize,
     },
     /// Send dead letters back to where they came from
+    #[command(group = clap::ArgGroup::new("which").args(["ids", "pattern", "all"]).required(true))]
     #[command(after_help = "Examples:\n  tidings queues resubmit ocr-processing-queue --all\n  \
         tidings queues resubmit ocr-processing-queue --where '{\"deadLetter\":{\"reason\":[\"HandlerFailed\"]}}'")]
     Resubmit {
@@ -77,10 +78,8 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
                 what.insert("where".to_owned(), pattern);
             } else if !ids.is_empty() {
                 what.insert("ids".to_owned(), ids.into());
-            } else if all {
-                what.insert("all".to_owned(), true.into());
             } else {
-                return Err(Failure("say which dead letters: --id, --where or --all".to_owned()));
+                what.insert("all".to_owned(), all.into());
             }
             resubmit(&client, &checked(&path)?, what, json).await
         }
@@ -118,10 +117,10 @@ async fn get(client: &Client, path: &str) -> Result<Value, Failure> {
 async fn list(client: &Client, json: bool) -> Result<Done, Failure> {
     let answer = get(client, "/bus").await?;
     if json {
-        output::line(&answer.to_string());
+        output::row(&answer.to_string());
         return Ok(Done::All);
     }
-    output::line(&format!(
+    output::row(&format!(
         "{:>9} {:>9} {:>7} {:>8} {:>6} {:>8}  path",
         "active", "scheduled", "locked", "deferred", "dead", "age"
     ));
@@ -131,7 +130,7 @@ async fn list(client: &Client, json: bool) -> Result<Done, Failure> {
         for entity in subscriptions.map_or_else(|| std::slice::from_ref(item), Vec::as_slice) {
             let Some(counts) = entity.get("counts") else { continue };
             let age = counts.get("oldestAgeSeconds").and_then(Value::as_f64);
-            output::line(&format!(
+            output::row(&format!(
                 "{:>9} {:>9} {:>7} {:>8} {:>6} {:>8}  {}",
                 count(counts, "active"),
                 count(counts, "scheduled"),
@@ -150,13 +149,13 @@ async fn peek(client: &Client, path: &Path, state: &str, limit: usize, json: boo
     let state: String = form_urlencoded::byte_serialize(state.as_bytes()).collect();
     let answer = get(client, &format!("/bus/{path}/peek?state={state}&limit={limit}")).await?;
     if json {
-        output::line(&answer.to_string());
+        output::row(&answer.to_string());
         return Ok(Done::All);
     }
     for message in answer.get("items").and_then(Value::as_array).into_iter().flatten() {
         let text = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
         let reason = message.pointer("/deadLetter/reason").and_then(Value::as_str).unwrap_or("-");
-        output::line(&format!(
+        output::row(&format!(
             "{:>10}  {}  {:24}  deliveries {}  {}",
             count(message, "sequenceNumber"),
             text("enqueuedAt"),
@@ -165,7 +164,7 @@ async fn peek(client: &Client, path: &Path, state: &str, limit: usize, json: boo
                 .max(message.pointer("/deadLetter/deliveries").and_then(Value::as_u64).unwrap_or(0)),
             text("messageId"),
         ));
-        output::line(&format!("            {}", text("body").replace('\n', " ").chars().take(160).collect::<String>()));
+        output::row(&format!("            {}", text("body").replace('\n', " ").chars().take(160).collect::<String>()));
     }
     Ok(Done::All)
 }

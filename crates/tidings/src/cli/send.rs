@@ -1,15 +1,16 @@
 //! `tidings send`: events from files or stdin, in batches, with a progress bar.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 
 use clap::Args;
 use indicatif::ProgressBar;
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::client::{Client, Target, problem};
+use super::client::{Client, Target};
 use super::{Done, Failure, output};
 
 /// Events, and bytes, in one request; the server's own limits are above both.
@@ -34,6 +35,14 @@ struct Answer {
     events: Vec<Receipt>,
 }
 
+/// The answer to a request of which nothing was taken.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Refusal {
+    detail: String,
+    errors: Vec<Mistake>,
+}
+
 #[derive(Deserialize)]
 struct Receipt {
     #[serde(rename = "eventId")]
@@ -49,11 +58,31 @@ struct Mistake {
     message: String,
 }
 
+/// Where events come from.
+struct Input {
+    name: String,
+    reader: Box<dyn BufRead>,
+}
+
+/// One event to send, and where it stands: "events.ndjson line 7".
+struct Event {
+    text: Vec<u8>,
+    place: String,
+}
+
+/// Why a file is not sent to its end.
+enum Stop {
+    /// It cannot be read; the others can.
+    File(String),
+    /// The server cannot be reached, or wants nothing from us.
+    Server(Failure),
+}
+
 struct Sending<'a> {
     client: &'a Client,
     json: bool,
     bar: ProgressBar,
-    batch: Vec<String>,
+    batch: Vec<Event>,
     batch_bytes: usize,
     sent: usize,
     refused: usize,
@@ -61,108 +90,167 @@ struct Sending<'a> {
 
 pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     let client = arguments.target.connect()?;
-    let bar = output::progress(None, "events");
+    // All are opened before the first is sent: a name that is wrong is found while nothing has happened yet.
+    let inputs = arguments.files.iter().map(|file| Input::open(file)).collect::<Result<Vec<_>, _>>()?;
     let mut sending = Sending {
         client: &client,
         json: arguments.target.json,
-        bar,
+        bar: output::progress(None, "events"),
         batch: Vec::new(),
         batch_bytes: 0,
         sent: 0,
         refused: 0,
     };
-    for file in &arguments.files {
+    let outcome = sending.all(inputs).await;
+    sending.bar.finish_and_clear();
+    output::note(&format!("{} sent, {} refused", sending.sent, sending.refused));
+    match outcome? {
+        0 if sending.refused == 0 => Ok(Done::All),
+        _ => Ok(Done::Refused),
+    }
+}
+
+impl Input {
+    fn open(file: &str) -> Result<Self, Failure> {
         if file == "-" {
-            sending.file("standard input", &mut BufReader::new(std::io::stdin())).await?;
-        } else {
-            let opened = File::open(file).map_err(|error| Failure(format!("cannot open {file}: {error}")))?;
-            sending.file(file, &mut BufReader::new(opened)).await?;
+            return Ok(Self { name: "standard input".to_owned(), reader: Box::new(BufReader::new(std::io::stdin())) });
+        }
+        let cannot = |error| Failure(format!("cannot open {file}: {error}; nothing was sent"));
+        let opened = File::open(file).map_err(cannot)?;
+        Ok(Self { name: file.to_owned(), reader: Box::new(BufReader::new(opened)) })
+    }
+
+    /// The next line that is not blank, added to `line`, and its number; `None` at the end.
+    fn line(&mut self, line: &mut Vec<u8>, number: &mut usize) -> Result<bool, Stop> {
+        loop {
+            let before = line.len();
+            let read = self.reader.read_until(b'\n', line).map_err(|error| self.unreadable(&error))?;
+            *number += usize::from(read > 0);
+            if read == 0 || line.get(before..).is_some_and(|line| !line.trim_ascii().is_empty()) {
+                return Ok(read > 0);
+            }
         }
     }
-    sending.flush().await?;
-    sending.bar.finish_and_clear();
-    output::note(&format!("{} sent, {} refused", sending.sent - sending.refused, sending.refused));
-    Ok(if sending.refused == 0 { Done::All } else { Done::Refused })
+
+    fn unreadable(&self, error: &std::io::Error) -> Stop {
+        Stop::File(format!("cannot read {}: {error}", self.name))
+    }
 }
 
 impl Sending<'_> {
-    /// A file is one JSON value or an array of them, else one event a line.
-    async fn file(&mut self, name: &str, reader: &mut dyn BufRead) -> Result<(), Failure> {
-        let mut first = String::new();
-        let cannot = |error: std::io::Error| Failure(format!("cannot read {name}: {error}"));
-        while first.trim().is_empty() {
-            if reader.read_line(&mut first).map_err(cannot)? == 0 {
-                return Err(Failure(format!("there is no event in {name}")));
-            }
-        }
-        // A first line that is a whole object means NDJSON; anything else is read to its end as one value.
-        if serde_json::from_str::<&RawValue>(&first).is_ok_and(|value| value.get().starts_with('{')) {
-            self.event(first.trim().to_owned()).await?;
-            let mut line = String::new();
-            while reader.read_line(&mut line).map_err(cannot)? > 0 {
-                if !line.trim().is_empty() {
-                    self.event(line.trim().to_owned()).await?;
+    /// Sends everything; gives how many files could not be read to their end.
+    async fn all(&mut self, inputs: Vec<Input>) -> Result<usize, Failure> {
+        let mut unread = 0;
+        for input in inputs {
+            match self.file(input).await {
+                Ok(()) => {}
+                Err(Stop::File(sentence)) => {
+                    unread += 1;
+                    self.bar.suspend(|| output::error(&sentence));
                 }
-                line.clear();
+                Err(Stop::Server(failure)) => return Err(failure),
             }
-            return Ok(());
         }
-        reader.read_to_string(&mut first).map_err(cannot)?;
-        let bad = |error: serde_json::Error| Failure(format!("{name} is neither JSON nor NDJSON: {error}"));
-        if first.trim_start().starts_with('[') {
-            for event in serde_json::from_str::<Vec<&RawValue>>(&first).map_err(bad)? {
-                self.event(event.get().to_owned()).await?;
-            }
-            return Ok(());
+        match self.flush().await {
+            Err(Stop::Server(failure)) => Err(failure),
+            _ => Ok(unread),
         }
-        let event: &RawValue = serde_json::from_str(&first).map_err(bad)?;
-        self.event(event.get().to_owned()).await
     }
 
-    async fn event(&mut self, text: String) -> Result<(), Failure> {
+    /// A file is one JSON value or an array of them, else one event a line.
+    async fn file(&mut self, mut input: Input) -> Result<(), Stop> {
+        let (mut text, mut number) = (Vec::new(), 0);
+        if !input.line(&mut text, &mut number)? {
+            return Err(Stop::File(format!("there is no event in {}", input.name)));
+        }
+        // A first line that is a whole object means NDJSON; anything else is read to its end as one value.
+        if is_object(&text) {
+            loop {
+                self.event(&text, format!("{} line {number}", input.name)).await?;
+                text.clear();
+                if !input.line(&mut text, &mut number)? {
+                    return Ok(());
+                }
+            }
+        }
+        input.reader.read_to_end(&mut text).map_err(|error| input.unreadable(&error))?;
+        let array = text.trim_ascii_start().starts_with(b"[");
+        let parsed = if array {
+            serde_json::from_slice::<Vec<&RawValue>>(&text)
+        } else {
+            serde_json::from_slice::<&RawValue>(&text).map(|event| vec![event])
+        };
+        match parsed {
+            Ok(events) => {
+                for (place, event) in events.iter().enumerate() {
+                    let place = if array { format!("{} event {}", input.name, place + 1) } else { input.name.clone() };
+                    self.event(event.get().as_bytes(), place).await?;
+                }
+                Ok(())
+            }
+            // The first line may be the bad one of many.
+            Err(_) if !array && text.split(|byte| *byte == b'\n').any(is_object) => {
+                for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+                    if !line.trim_ascii().is_empty() {
+                        self.event(line, format!("{} line {}", input.name, number + 1)).await?;
+                    }
+                }
+                Ok(())
+            }
+            Err(error) => Err(Stop::File(format!("{} is neither JSON nor NDJSON: {error}", input.name))),
+        }
+    }
+
+    async fn event(&mut self, text: &[u8], place: String) -> Result<(), Stop> {
         if self.batch_bytes + text.len() > BATCH_BYTES || self.batch.len() >= BATCH_EVENTS {
             self.flush().await?;
         }
+        // In JSON line breaks are white space; on the way an event has one line.
+        let line = |byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte };
         self.batch_bytes += text.len() + 1;
-        self.batch.push(text);
+        self.batch.push(Event { text: text.trim_ascii().iter().map(line).collect(), place });
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), Failure> {
+    async fn flush(&mut self) -> Result<(), Stop> {
         if self.batch.is_empty() {
             return Ok(());
         }
         let events = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
-        let body = format!("[{}]", events.join(","));
+        let body = events.iter().map(|event| event.text.as_slice()).collect::<Vec<_>>().join(&b'\n');
         let request =
-            self.client.request(Method::POST, "/events").header("content-type", "application/json").body(body);
-        let response = self.client.send(request).await?;
+            self.client.request(Method::POST, "/events").header("content-type", "application/x-ndjson").body(body);
+        let response = self.client.send(request).await.map_err(Stop::Server)?;
         self.bar.inc(events.len() as u64);
-        self.sent += events.len();
         match response.status() {
             StatusCode::ACCEPTED => {
-                let answer: Answer = serde_json::from_slice(&response.bytes().await?)?;
-                answer.events.iter().for_each(|receipt| self.report(receipt));
+                let bytes = response.bytes().await.map_err(|error| Stop::Server(error.into()))?;
+                let answer: Answer = serde_json::from_slice(&bytes).map_err(|error| Stop::Server(error.into()))?;
+                for (event, receipt) in events.iter().zip(&answer.events) {
+                    self.report(event, receipt);
+                }
                 Ok(())
             }
-            StatusCode::BAD_REQUEST => {
+            StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => {
                 self.refused += events.len();
-                let Failure(sentence) = problem(response).await;
-                self.bar.suspend(|| output::error(&sentence));
+                let refusal = serde_json::from_slice(&response.bytes().await.unwrap_or_default());
+                let refusal: Refusal = refusal.unwrap_or_default();
+                self.bar.suspend(|| refusal.tell(&events));
                 Ok(())
             }
-            _ => Err(problem(response).await),
+            _ => Err(Stop::Server(super::client::problem(response).await)),
         }
     }
 
-    fn report(&mut self, receipt: &Receipt) {
+    fn report(&mut self, event: &Event, receipt: &Receipt) {
         if receipt.status == "rejected" {
             self.refused += 1;
-            let mistakes: Vec<_> = receipt.errors.iter().map(|e| format!("{} {}", e.field, e.message)).collect();
-            self.bar.suspend(|| output::error(&format!("an event was refused: {}", mistakes.join("; "))));
+            let mistakes = sentence(receipt.errors.iter().map(Mistake::without_line));
+            self.bar.suspend(|| output::error(&format!("{}: refused: {mistakes}", event.place)));
             return;
         }
+        self.sent += 1;
         let id = receipt.event_id.as_deref().unwrap_or_default();
         let line = if self.json {
             serde_json::json!({ "eventId": id, "status": receipt.status }).to_string()
@@ -173,4 +261,49 @@ impl Sending<'_> {
         };
         self.bar.suspend(|| output::line(&line));
     }
+}
+
+impl Refusal {
+    /// Says of each event what is wrong with it; of all, if it is about all.
+    fn tell(&self, events: &[Event]) {
+        let mut told = false;
+        for (number, event) in events.iter().enumerate() {
+            let ours =
+                self.errors.iter().filter(|mistake| mistake.line() == Some(number + 1)).map(Mistake::without_line);
+            let mistakes = sentence(ours);
+            if !mistakes.is_empty() {
+                told = true;
+                output::error(&format!("{}: refused: {mistakes}", event.place));
+            }
+        }
+        if !told {
+            let first = events.first().map_or("", |event| event.place.as_str());
+            let and = if events.len() > 1 { " and those after it" } else { "" };
+            output::error(&format!("{first}{and}: refused: {}", self.detail));
+        }
+    }
+}
+
+impl Mistake {
+    /// The line of the request that it is about: "line 7: eventType".
+    fn line(&self) -> Option<usize> {
+        let rest = self.field.strip_prefix("line ")?;
+        rest.split(':').next()?.parse().ok()
+    }
+
+    fn without_line(&self) -> String {
+        let field = match self.line() {
+            Some(_) => self.field.split_once(": ").map_or("", |(_, field)| field),
+            None => &self.field,
+        };
+        format!("{field} {}", self.message).trim_start().to_owned()
+    }
+}
+
+fn sentence(mistakes: impl Iterator<Item = String>) -> String {
+    mistakes.collect::<Vec<_>>().join("; ")
+}
+
+fn is_object(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }

@@ -50,16 +50,16 @@ fn show(frame: &str, json: bool) {
         return;
     }
     if json {
-        output::line(data);
+        output::row(data);
         return;
     }
     let event: Value = serde_json::from_str(data).unwrap_or_default();
     let text = |name: &str| event.get(name).and_then(Value::as_str).unwrap_or("-").to_owned();
     let data = event.get("data").map(ToString::to_string).unwrap_or_default();
     let data: String = data.chars().take(120).collect();
-    output::line(&format!("{}  {:32}  {}  {data}", text("eventTimestamp"), text("eventType"), text("correlationId")));
+    output::row(&format!("{}  {:32}  {}  {data}", text("eventTimestamp"), text("eventType"), text("correlationId")));
     for rule in event.pointer("/outcome/rules").and_then(Value::as_array).into_iter().flatten() {
         let text = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or("-");
-        output::line(&format!("{:29}rule {}: {}", "", text("name"), text("status")));
+        output::row(&format!("{:29}rule {}: {}", "", text("name"), text("status")));
     }
 }

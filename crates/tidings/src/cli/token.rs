@@ -28,8 +28,8 @@ enum Command {
         #[arg(long, required = true, value_delimiter = ',', num_args = 1..)]
         scope: Vec<String>,
         /// How long it works, as in 30d, 12h; for ever, if absent
-        #[arg(long)]
-        expires: Option<String>,
+        #[arg(long, value_parser = duration_text)]
+        expires: Option<std::time::Duration>,
         /// What it is for
         #[arg(long)]
         name: Option<String>,
@@ -47,7 +47,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     let client = arguments.target.connect()?;
     match arguments.command {
         Command::Create { scope, expires, name } => {
-            let expires_at = expires.map(|text| expiry(&text)).transpose()?;
+            let expires_at = expires.map(expiry).transpose()?;
             let body = json!({ "scopes": scope, "expires_at": expires_at, "name": name });
             let request = client.request(Method::POST, "/tokens").header("content-type", "application/json");
             let answer: Value =
@@ -65,7 +65,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
         Command::List => {
             let answer = client.expect(client.request(Method::GET, "/tokens")).await?.text().await?;
             if json {
-                output::line(&answer);
+                output::row(&answer);
                 return Ok(Done::All);
             }
             let answer: Value = serde_json::from_str(&answer)?;
@@ -78,7 +78,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
                     .flatten()
                     .filter_map(Value::as_str)
                     .collect();
-                output::line(&format!(
+                output::row(&format!(
                     "{}  {:30}  expires {:27}  {}",
                     text("id"),
                     scopes.join(","),
@@ -98,9 +98,12 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     Ok(Done::All)
 }
 
-fn expiry(text: &str) -> Result<String, Failure> {
+fn duration_text(text: &str) -> Result<std::time::Duration, String> {
+    duration::parse(text).map_err(|error| error.to_string())
+}
+
+fn expiry(after: std::time::Duration) -> Result<String, Failure> {
     use tidings_core::time::Clock;
-    let after = duration::parse(text).map_err(|error| Failure(error.to_string()))?;
     let now = crate::clock::SystemClock::default().now();
     let at = now.checked_add(after).map_err(|_| Failure("--expires is too far away".to_owned()))?;
     Ok(tidings_core::time::iso_micros(at))

@@ -20,6 +20,7 @@ use tidings_core::time::iso_millis;
 use tokio::net::TcpListener;
 
 use self::story::Scene;
+use crate::alerts::Refused;
 use crate::alerts::shapes::Found;
 use crate::app::Services;
 use crate::config::Config;
@@ -27,7 +28,7 @@ use crate::config::bus::Queue;
 use crate::config::monitors::{Metric, Monitor, Severity};
 use crate::config::rules::{Channel, Target};
 use crate::config::schedules::Schedule;
-use crate::ingest::Draft;
+use crate::ingest::{Bad, Draft};
 use crate::tickets::{NewTicket, Origin, Status};
 
 const EVERY: Duration = Duration::from_millis(700);
@@ -143,7 +144,7 @@ async fn play_scene(services: &Services, scene: Scene, latest: &mut Latest, corr
         Scene::Event(event) => send(services, &event, correlation).await?,
         Scene::Audit(entry) => {
             let found = Found::Entry { text: entry.to_string().into(), id: None };
-            services.alerts.receive(&services.ingest, vec![found], correlation).await.map_err(text)?;
+            services.alerts.receive(&services.ingest, vec![found], correlation, Refused::Told).await.map_err(text)?;
         }
         Scene::Ticket { caller_id, issue } => {
             let new = NewTicket { caller_id, issue_description: issue };
@@ -196,7 +197,7 @@ async fn send(services: &Services, event: &Value, correlation: &str) -> Result<(
         let make_id = || services.ids.uuid(now).to_string();
         let defaults = Defaults { now, correlation_id: correlation, event_id: &make_id };
         let event = envelope::read(&event.to_string(), &defaults);
-        event.map_or_else(|errors| Draft::Bad { errors, too_large: false }, Draft::Good)
+        event.map_or_else(|errors| Draft::Bad(Bad { errors, ..Bad::default() }), Draft::Good)
     };
     services.ingest.accept(vec![draft]).await.map(drop).map_err(text)
 }

@@ -10,24 +10,37 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::problem::Problem;
 
+/// Bytes of a body that is too large which are read all the same, and how long that may take: most clients listen only
+/// when they have sent everything, and to a connection that is closed before they never do.
+const DRAINED_BYTES: usize = 16 * 1024 * 1024;
+const DRAINED_FOR: Duration = Duration::from_secs(5);
+
 /// The whole body, unpacked; at most `most` bytes either way.
-pub async fn read(headers: &HeaderMap, body: Body, most: usize, patience: Duration) -> Result<Bytes, Problem> {
+pub async fn read(headers: &HeaderMap, mut body: Body, most: usize, patience: Duration) -> Result<Bytes, Problem> {
     let too_large = || Problem::too_large(format!("the body is larger than {most} bytes"));
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|len| len > most as u64) {
+    if let Some(announced) = announced.filter(|len| *len > most as u64) {
+        // Who asks first whether to send hears it before sending.
+        if announced <= DRAINED_BYTES as u64 && !headers.contains_key(header::EXPECT) {
+            drain(body).await;
+        }
         return Err(too_large());
     }
-    let read = tokio::time::timeout(patience, Limited::new(body, most).collect()).await;
+    let read = tokio::time::timeout(patience, Limited::new(&mut body, most).collect()).await;
     let bytes = match read {
         Ok(Ok(collected)) => collected.to_bytes(),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => return Err(too_large()),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => {
+            drain(body).await;
+            return Err(too_large());
+        }
         Ok(Err(_)) => return Err(Problem::bad_request("the body ended too early")),
         Err(_) => {
             let detail = format!("the body did not arrive within {} s", patience.as_secs());
             return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail));
         }
     };
-    match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes()) {
+    let coding = headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_ascii_lowercase());
+    match coding.as_deref() {
         None | Some(b"identity") => Ok(bytes),
         Some(b"gzip" | b"x-gzip") => gunzip(&bytes, most)?.ok_or_else(too_large),
         Some(_) => Err(Problem::new(
@@ -36,6 +49,17 @@ pub async fn read(headers: &HeaderMap, body: Body, most: usize, patience: Durati
             "the only Content-Encoding accepted is gzip",
         )),
     }
+}
+
+/// Reads what is left of a body, within bounds, and keeps nothing of it.
+async fn drain(mut body: Body) {
+    let rest = async {
+        let mut left = DRAINED_BYTES;
+        while let (Some(Ok(frame)), true) = (body.frame().await, left > 0) {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        }
+    };
+    let _ = tokio::time::timeout(DRAINED_FOR, rest).await;
 }
 
 /// The unpacked bytes, or `None` if they are more than `most`.

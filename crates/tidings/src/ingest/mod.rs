@@ -14,7 +14,7 @@ use tidings_core::time::{Clock, Timestamp};
 use tidings_store::{Error, FailedCondition, Item, Store, Write, limits};
 use tokio::sync::Notify;
 
-pub use read::{Draft, Limits, Received, read_events};
+pub use read::{Bad, Draft, Limits, Received, read_events};
 
 use crate::bus::{Bus, BusError, Prepared, Sent};
 use crate::business::{event, message};
@@ -166,7 +166,7 @@ impl Ingest {
         let (Some(bus), Some(kind)) = (&self.bus, event::kind_of(envelope)) else { return Ok(Ok(Prepared::default())) };
         match bus.prepare(kind.entity(), message::of(kind, envelope)).await {
             Ok(prepared) => Ok(Ok(prepared)),
-            Err(BusError::TooLarge(why)) => Ok(Err(rejection(vec![FieldError::new("", why)], true))),
+            Err(BusError::TooLarge(why)) => Ok(Err(refused(envelope, vec![FieldError::new("", why)], true))),
             Err(error @ BusError::NoEntity(_)) => {
                 tracing::warn!(%error, event = envelope.event_id, "nobody handles an event");
                 Ok(Ok(Prepared::default()))
@@ -184,7 +184,7 @@ impl Ingest {
         for (place, draft) in drafts.into_iter().enumerate() {
             match draft {
                 Draft::Good(envelope) => arrivals.push(Arrival { envelope, with: Companions::default() }),
-                Draft::Bad { errors, too_large } => bad.push((place, rejection(errors, too_large))),
+                Draft::Bad(why) => bad.push((place, rejection(why))),
             }
         }
         self.metrics.events("rejected", bad.len() as u64);
@@ -207,13 +207,13 @@ impl Ingest {
         for mut arrival in arrivals {
             let errors = event::check(&arrival.envelope);
             if !errors.is_empty() {
-                prepared.push(Err(rejection(errors, false)));
+                prepared.push(Err(refused(&arrival.envelope, errors, false)));
                 continue;
             }
             let json = arrival.envelope.to_json();
             if json.len() > STORED_BYTES {
                 let message = format!("the event has {} bytes, at most {STORED_BYTES} can be stored", json.len());
-                prepared.push(Err(rejection(vec![FieldError::new("", message)], true)));
+                prepared.push(Err(refused(&arrival.envelope, vec![FieldError::new("", message)], true)));
                 continue;
             }
             let forwarded = match self.forward(&arrival.envelope).await? {
@@ -456,8 +456,15 @@ fn with_outcome(mut json: String, envelope: &Envelope, outcome: &str) -> String 
     json
 }
 
-fn rejection(errors: Vec<FieldError>, too_large: bool) -> Receipt {
-    Receipt { event_id: None, correlation_id: None, status: "rejected", errors, too_large, matched: 0 }
+fn rejection(bad: Bad) -> Receipt {
+    let Bad { event_id, correlation_id, errors, too_large } = bad;
+    Receipt { event_id, correlation_id, status: "rejected", errors, too_large, matched: 0 }
+}
+
+/// The same for an event that could be read.
+fn refused(envelope: &Envelope, errors: Vec<FieldError>, too_large: bool) -> Receipt {
+    let (event_id, correlation_id) = (Some(envelope.event_id.clone()), Some(envelope.correlation_id.clone()));
+    rejection(Bad { event_id, correlation_id, errors, too_large })
 }
 
 /// A conflict about companions, their places counted from the first of them.

@@ -17,7 +17,16 @@ use crate::http::{Problem, RequestIds, media_type};
 #[derive(Debug)]
 pub enum Draft {
     Good(Envelope),
-    Bad { errors: Vec<FieldError>, too_large: bool },
+    Bad(Bad),
+}
+
+/// Why an event cannot be taken, and what it calls itself, so that the sender knows which it is.
+#[derive(Debug, Default)]
+pub struct Bad {
+    pub event_id: Option<String>,
+    pub correlation_id: Option<String>,
+    pub errors: Vec<FieldError>,
+    pub too_large: bool,
 }
 
 /// What a request brought.
@@ -47,6 +56,8 @@ struct Reader<'a> {
     now: Timestamp,
     limits: &'a Limits,
     read: ReadOne,
+    /// What the form calls an event's id.
+    id_field: &'static str,
 }
 
 /// Reads the events of a request by its content type.
@@ -58,30 +69,31 @@ pub fn read_events(
     now: Timestamp,
     limits: &Limits,
 ) -> Result<Received, Problem> {
-    let reader = |read| Reader { correlation_id, headers, ids, now, limits, read };
+    let reader = |read, id_field| Reader { correlation_id, headers, ids, now, limits, read, id_field };
+    let (plain, cloud) = (|| reader(envelope::read, "eventId"), || reader(cloudevents::read, "id"));
     let media_type = media_type(headers);
     if media_type == "application/cloudevents-batch+json" {
-        return reader(cloudevents::read).array(json::text(body)?);
+        return cloud().array(json::text(body)?);
     }
     if media_type == "application/cloudevents+json" {
-        return Ok(Received::One(Box::new(reader(cloudevents::read).one(0, json::text(body)?))));
+        return Ok(Received::One(Box::new(cloud().one(0, json::text(body)?))));
     }
     if headers.contains_key("ce-specversion") || headers.contains_key("ce-id") {
         let text = binary_mode(headers, &media_type, body)?;
-        return Ok(Received::One(Box::new(reader(cloudevents::read).one(0, &text))));
+        return Ok(Received::One(Box::new(cloud().one(0, &text))));
     }
     match media_type.as_str() {
-        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => reader(envelope::read).lines(body),
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => plain().lines(body),
         // curl's default for --data: refusing it would only teach people to add a header.
         "" | "application/json" | "text/json" | "application/x-www-form-urlencoded" => {
             let text = json::utf8(body)?;
-            if let Some(drafts) = reader(envelope::read).plain_array(text) {
+            if let Some(drafts) = plain().plain_array(text) {
                 return Ok(Received::Many(drafts));
             }
             json::check_depth(text)?;
             match text.trim_start().as_bytes().first() {
-                Some(b'[') => reader(envelope::read).array(text),
-                Some(_) => Ok(Received::One(Box::new(reader(envelope::read).one(0, text)))),
+                Some(b'[') => plain().array(text),
+                Some(_) => Ok(Received::One(Box::new(plain().one(0, text)))),
                 None => {
                     Err(Problem::bad_request("the body is empty; send an event, a JSON array of events, or NDJSON"))
                 }
@@ -102,25 +114,39 @@ impl Reader<'_> {
         if text.len() > self.limits.event_bytes {
             let message =
                 format!("the event has {} bytes, at most {} are allowed", text.len(), self.limits.event_bytes);
-            return Draft::Bad { errors: vec![FieldError::new("", message)], too_large: true };
+            let errors = vec![FieldError::new("", message)];
+            return Draft::Bad(Bad { too_large: true, ..self.bad(json::parse(text).ok().as_ref(), errors) });
         }
-        self.draft(place, |defaults| (self.read)(text, defaults))
+        self.draft(place, |defaults| {
+            (self.read)(text, defaults).map_err(|errors| self.bad(json::parse(text).ok().as_ref(), errors))
+        })
     }
 
-    fn draft(&self, place: usize, read: impl FnOnce(&Defaults<'_>) -> Result<Envelope, Vec<FieldError>>) -> Draft {
+    fn bad(&self, fields: Option<&Fields<'_>>, errors: Vec<FieldError>) -> Bad {
+        let (event_id, correlation_id) =
+            fields.map(|fields| envelope::ids_in(fields, self.id_field)).unwrap_or_default();
+        Bad { event_id, correlation_id, errors, too_large: false }
+    }
+
+    fn draft(&self, place: usize, read: impl FnOnce(&Defaults<'_>) -> Result<Envelope, Bad>) -> Draft {
         let make_id = || self.ids.uuid(place).to_string();
         let defaults = Defaults { now: self.now, correlation_id: self.correlation_id, event_id: &make_id };
         match read(&defaults) {
-            Ok(mut envelope) => match self.foreign(&envelope) {
+            Ok(mut envelope) => match self.foreign(&envelope).or_else(|| self.reserved(&envelope)) {
                 None => {
                     if let Some(parent) = trace_beside(self.headers, &envelope.correlation_id) {
                         envelope.join_trace(parent);
                     }
                     Draft::Good(envelope)
                 }
-                Some(error) => Draft::Bad { errors: vec![error], too_large: false },
+                Some(error) => Draft::Bad(Bad {
+                    event_id: Some(envelope.event_id),
+                    correlation_id: Some(envelope.correlation_id),
+                    errors: vec![error],
+                    too_large: false,
+                }),
             },
-            Err(errors) => Draft::Bad { errors, too_large: false },
+            Err(bad) => Draft::Bad(bad),
         }
     }
 
@@ -130,6 +156,12 @@ impl Reader<'_> {
         let known =
             sources.is_empty() || sources.iter().any(|known| Some(known.as_str()) == envelope.source.as_deref());
         (!known).then(|| FieldError::new("source", format!("must be one of {}", sources.join(", "))))
+    }
+
+    /// What is wrong with an id by which an event could be stored and not be fetched.
+    fn reserved(&self, envelope: &Envelope) -> Option<FieldError> {
+        let taken = envelope.event_id == "stream";
+        taken.then(|| FieldError::new(self.id_field, "must not be \"stream\": /events/stream is the live stream"))
     }
 
     /// The events of an array of envelopes in one go over the text, if there is nothing to complain about them as a
@@ -144,7 +176,11 @@ impl Reader<'_> {
         if elements.is_empty() || elements.len() > self.limits.events || !elements.iter().all(is_flat) {
             return None;
         }
-        let read = |(place, fields)| self.draft(place, |defaults| envelope::from_fields(fields, defaults));
+        let read = |(place, fields): (usize, Fields<'_>)| {
+            self.draft(place, |defaults| {
+                envelope::from_fields(&fields, defaults).map_err(|errors| self.bad(Some(&fields), errors))
+            })
+        };
         Some(elements.into_iter().enumerate().map(read).collect())
     }
 
@@ -165,15 +201,17 @@ impl Reader<'_> {
     fn line(&self, number: usize, line: &[u8]) -> Draft {
         let draft = match json::text(line) {
             Ok(text) => self.one(number, text),
-            Err(bad) => Draft::Bad { errors: vec![bad.into()], too_large: false },
+            Err(bad) => Draft::Bad(Bad { errors: vec![bad.into()], ..Bad::default() }),
         };
         match draft {
-            Draft::Bad { mut errors, too_large } => {
-                for error in &mut errors {
+            Draft::Bad(mut bad) => {
+                for error in &mut bad.errors {
+                    // The line is named already, and a parser that sees it alone calls it the first.
+                    error.message = error.message.replace(" at line 1 column ", " at column ");
                     error.field =
                         format!("line {}{}{}", number + 1, if error.field.is_empty() { "" } else { ": " }, error.field);
                 }
-                Draft::Bad { errors, too_large }
+                Draft::Bad(bad)
             }
             good => good,
         }

@@ -11,7 +11,7 @@ use tidings_core::time::{self, Timestamp};
 use tidings_store::{Error, Item, Key, KeyKind, Table, Value};
 use uuid::Uuid;
 
-use crate::channel::stream;
+use crate::channel::{audit_log, stream};
 use crate::config::Secret;
 
 /// The type of a message that a rule makes.
@@ -21,7 +21,7 @@ pub const ALERT_NOTIFICATION: &str = "alert_notification";
 pub const SCHEMA_VERSION: &str = "1.0";
 
 /// The channels a message can leave by.
-pub const CHANNELS: [&str; 6] = ["email", "ntfy", "webhook", "queue", "ticket", stream::CHANNEL];
+pub const CHANNELS: [&str; 7] = ["email", "ntfy", "webhook", "queue", "ticket", stream::CHANNEL, audit_log::CHANNEL];
 
 /// Partitions of `due-index` for each channel, so that none is hot on DynamoDB.
 pub const DUE_PARTS: u8 = 4;
@@ -66,7 +66,8 @@ pub struct Message {
     pub trace_id: Option<String>,
     /// Second since 1970 at which it ceases to exist.
     pub ttl: i64,
-    /// `email`, `ntfy`, `webhook`, `queue`, `ticket`, or `dynamodb-stream` for what came from there and goes back.
+    /// `email`, `ntfy`, `webhook`, `queue`, `ticket`, or `dynamodb-stream` or `azure-devops` for what came from
+    /// there and goes back.
     pub channel: String,
     /// Where it goes, in the channel's own terms; never a secret.
     pub target: Map<String, Json>,

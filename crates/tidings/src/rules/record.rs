@@ -7,7 +7,6 @@ use tidings_store::{Condition, Error, Item, Key, KeyKind, Table, Write};
 
 use super::read;
 use super::rule::Rule;
-use crate::origin::Origin;
 
 /// All rules are in one partition, in the order of their names.
 pub const RULES: &str = "rule";
@@ -93,5 +92,5 @@ pub fn from_item(item: &Item) -> Result<Stored, Error> {
 #[must_use]
 pub fn parse(name: &str, text: &str) -> Option<Rule> {
     let json: serde_json::Value = serde_json::from_str(text).ok()?;
-    read::rule(name, json.as_object()?, Origin::Api, None).ok()
+    read::stored(name, json.as_object()?).ok()
 }

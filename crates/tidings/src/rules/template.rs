@@ -11,9 +11,30 @@ use minijinja::value::{Value, ValueKind};
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, filters, tests};
 
 use super::limits::{RENDERED_BYTES, RENDERED_USERS, TEMPLATE_BYTES, TEMPLATE_FUEL};
+use crate::channel::byte_prefix;
 
 /// Statements that a template may use.
 const STATEMENTS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
+/// Filters and tests that there are, and words that may stand before a bracket without being functions.
+const FILTERS: [&str; 15] = [
+    "abs",
+    "capitalize",
+    "default",
+    "escape",
+    "first",
+    "int",
+    "join",
+    "last",
+    "length",
+    "lower",
+    "round",
+    "title",
+    "trim",
+    "truncate",
+    "upper",
+];
+const TESTS: [&str; 5] = ["defined", "none", "number", "string", "undefined"];
+const WORDS: [&str; 10] = ["if", "elif", "else", "for", "in", "is", "not", "and", "or", "loop"];
 /// The name of a template whose output is HTML; any other's is plain text.
 const HTML: &str = "html";
 const PLAIN: &str = "plain";
@@ -43,6 +64,13 @@ impl Fields {
 impl Template {
     /// Reads a template, or says what is wrong with it and where.
     pub fn parse(source: &str) -> Result<Self, String> {
+        let template = Self::parse_stored(source)?;
+        check_names(source)?;
+        Ok(template)
+    }
+
+    /// The same for one that was accepted before: what it names may be unknown by now, and is told of when it is used.
+    pub fn parse_stored(source: &str) -> Result<Self, String> {
         if source.len() > TEMPLATE_BYTES {
             return Err(format!("has {} bytes, at most {TEMPLATE_BYTES} are allowed", source.len()));
         }
@@ -93,18 +121,29 @@ impl Template {
         if self.fixed { Ok(self.source.to_string()) } else { self.render(URL, fields) }
     }
 
-    /// As a list of names: a template that is a single expression may give a list; anything else is one name.
+    /// As a list of names: a template that is a single expression may give a list; anything else is one name. Names are as
+    /// the event has them, so that one which can be none is not made into another.
     pub fn names(&self, fields: &Fields) -> Result<Vec<String>, String> {
         let source = self.source.trim();
         let lone = source.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).filter(|e| !e.contains("}}"));
-        let Some(expression) = lone.filter(|_| !self.fixed) else { return Ok(vec![self.line(fields)?]) };
+        let Some(expression) = lone.filter(|_| !self.fixed) else {
+            let name = if self.fixed { self.source.to_string() } else { self.render(PLAIN, fields)? };
+            return Ok(vec![name.trim().to_owned()]);
+        };
         let value = ENGINE.compile_expression(expression.trim_matches('-'));
         let value = value.and_then(|e| e.eval(fields.0.clone())).map_err(|error| failure(&error))?;
-        if value.kind() != ValueKind::Seq {
-            return Ok(vec![self.line(fields)?]);
+        match value.kind() {
+            ValueKind::Seq => {
+                let names = value.try_iter().map_err(|error| failure(&error))?.take(RENDERED_USERS);
+                Ok(names.filter_map(|name| name.as_str().map(|name| name.trim().to_owned())).collect())
+            }
+            ValueKind::String | ValueKind::Number | ValueKind::Bool => {
+                Ok(vec![byte_prefix(value.to_string().trim(), RENDERED_BYTES).to_owned()])
+            }
+            ValueKind::Undefined | ValueKind::None => Ok(vec![String::new()]),
+            // An object is nobody's name.
+            _ => Ok(Vec::new()),
         }
-        let names = value.try_iter().map_err(|error| failure(&error))?.take(RENDERED_USERS);
-        Ok(names.filter_map(|name| name.as_str().map(one_line)).collect())
     }
 
     fn render(&self, kind: &str, fields: &Fields) -> Result<String, String> {
@@ -272,6 +311,83 @@ fn check_expression<'a>(inside: &'a str, end: &str) -> Result<&'a str, String> {
     }
     // The engine says better what is missing.
     Ok("")
+}
+
+/// Refuses filters, tests and functions that there are not: a slip of the pen should be seen when the rule is written, not
+/// when it is needed.
+fn check_names(source: &str) -> Result<(), String> {
+    let mut rest = source;
+    while let Some(start) = rest.find('{') {
+        rest = rest.get(start + 1..).unwrap_or_default();
+        let end = match rest.as_bytes().first() {
+            Some(b'{') => "}}",
+            Some(b'%') => "%}",
+            Some(b'#') => {
+                rest = rest.split_once("#}").map_or("", |(_, after)| after);
+                continue;
+            }
+            _ => continue,
+        };
+        let inside = rest.get(1..).unwrap_or_default();
+        rest = check_expression(inside, end)?;
+        let tokens = tokens(inside.get(..inside.len() - rest.len()).unwrap_or_default());
+        for place in 0..tokens.len() {
+            let token = |place: Option<usize>| place.and_then(|place| tokens.get(place)).copied().unwrap_or_default();
+            let before = |by: usize| token(place.checked_sub(by));
+            check_name_at(token(Some(place)), [before(2), before(1)], token(Some(place + 1)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks one token by the two before it and the one after it.
+fn check_name_at(name: &str, before: [&str; 2], after: &str) -> Result<(), String> {
+    if !name.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+        return Ok(());
+    }
+    match before {
+        [_, "|"] if FILTERS.contains(&name) => Ok(()),
+        [_, "|"] => Err(format!("uses the filter `{name}`; there are {}", FILTERS.join(", "))),
+        // A field of that name.
+        [".", "is"] => Ok(()),
+        [_, "is"] if name == "not" || TESTS.contains(&name) => Ok(()),
+        ["is", "not"] if TESTS.contains(&name) => Ok(()),
+        [_, "is"] | ["is", "not"] => Err(format!("uses the test `{name}`; there are {}", TESTS.join(", "))),
+        ["loop", "."] => Ok(()),
+        _ if after == "(" && (before[1] == "." || !WORDS.contains(&name)) => {
+            Err(format!("calls `{name}`; there are filters, as in {{{{ data.name|upper }}}}, and no functions"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The words and signs of an expression; what stands in quotes is one sign, and says nothing.
+fn tokens(expression: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = expression.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let word = |c: char| c.is_alphanumeric() || c == '_';
+        let end = match first {
+            '"' | '\'' => {
+                let mut escaped = false;
+                let closing = rest.char_indices().skip(1).find(|(_, c)| {
+                    let closes = *c == first && !escaped;
+                    escaped = *c == '\\' && !escaped;
+                    closes
+                });
+                tokens.push("\"");
+                let end = closing.map_or(rest.len(), |(place, _)| place + 1);
+                rest = rest.get(end..).unwrap_or_default().trim_start();
+                continue;
+            }
+            c if word(c) => rest.find(|c| !word(c)).unwrap_or(rest.len()),
+            c => c.len_utf8(),
+        };
+        let (token, after) = rest.split_at(end);
+        tokens.push(token);
+        rest = after.trim_start();
+    }
+    tokens
 }
 
 /// Without control characters other than line ends and tabs: they have no business in a notice.

@@ -37,7 +37,10 @@ fn output_is_escaped_for_its_channel() {
     let fields = Fields::of(EVENT);
     assert_eq!(template.text(&fields).unwrap(), "<p><b>&'\"</b></p>");
     assert_eq!(template.html(&fields).unwrap(), "<p>&lt;b&gt;&amp;&#x27;&quot;&lt;&#x2f;b&gt;</p>");
-    assert!(Template::parse("{{ data.html|safe }}").unwrap().html(&fields).is_err(), "nothing turns escaping off");
+    assert!(
+        Template::parse_stored("{{ data.html|safe }}").unwrap().html(&fields).is_err(),
+        "nothing turns escaping off"
+    );
     assert_eq!(text("{{ data.ctl }}"), "ab\nc[31m");
     assert_eq!(Template::parse("{{ data.ctl }}").unwrap().line(&fields).unwrap(), "ab c[31m");
 }
@@ -57,6 +60,10 @@ fn a_template_that_is_one_expression_may_name_many() {
     assert_eq!(names("u-{{ data.n }}"), ["u-7"]);
     assert_eq!(names("fixed"), ["fixed"]);
     assert_eq!(names("{{ data.nobody }}"), [""]);
+    // Names are not changed into others, and an object is none.
+    assert_eq!(names("{{ data.ctl }}"), ["a\u{7}b\r\nc\u{1b}[31m"]);
+    assert_eq!(names("u {{ data.ctl }}"), ["u a\u{7}b\r\nc\u{1b}[31m"]);
+    assert!(names("{{ data.deep }}").is_empty());
 }
 
 #[test]
@@ -96,4 +103,38 @@ fn bombs_are_bounded_in_steps_and_in_size() {
     let cut = Fields::of(&serde_json::json!({ "data": "é".repeat(RENDERED_BYTES) }).to_string());
     let text = Template::parse("x{{ data }}").unwrap().text(&cut).unwrap();
     assert_eq!(text.len(), RENDERED_BYTES - 1, "no half characters");
+}
+
+#[test]
+fn a_slip_of_the_pen_is_seen_when_the_template_is_written() {
+    for (source, word) in [
+        ("{{ data.x|uper }}", "`uper`"),
+        ("{{ data.x | tojson }}", "`tojson`"),
+        ("{% if no %}{{ data.x|lower|nope(1) }}{% endif %}", "`nope`"),
+        ("{{ nope() }}", "`nope`"),
+        ("{{ data.x|default(range (3)) }}", "`range`"),
+        ("{{ data.x.upper() }}", "`upper`"),
+        ("{% if data.x is odd %}{% endif %}", "`odd`"),
+        ("{% if data.x is not even %}{% endif %}", "`even`"),
+    ] {
+        let why = Template::parse(source).unwrap_err();
+        assert!(why.contains(word), "{source}: {why}");
+        Template::parse_stored(source).unwrap();
+    }
+    for source in [
+        "{{ 'x|uper() is odd' }} nope() |uper {# |uper #}",
+        "{% if (data.x is defined) and not (data.y is not none) or data.is and 1 in (data.who) %}x{% elif (1) %}{% endif %}",
+        "{% for x in data.who if x is string %}{{ loop.index }}{{ loop.cycle('a', 'b') }}{{ x.first }}{% endfor %}",
+        "{{ data.upper }}{{ data['uper'] }}{{ data.n|round(1)|int }}",
+    ] {
+        Template::parse(source).unwrap_or_else(|why| panic!("{source}: {why}"));
+    }
+    for filter in FILTERS {
+        let used = Template::parse(&format!("{{{{ data.who|{filter} }}}}")).unwrap().text(&Fields::of(EVENT));
+        assert!(!used.is_err_and(|why| why.contains("unknown filter")), "{filter}");
+    }
+    for test in TESTS {
+        let template = Template::parse(&format!("{{% if data.n is {test} %}}{{% endif %}}")).unwrap();
+        template.text(&Fields::of(EVENT)).unwrap();
+    }
 }

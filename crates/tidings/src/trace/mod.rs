@@ -2,6 +2,8 @@
 
 pub mod http;
 
+use std::collections::VecDeque;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -32,6 +34,50 @@ pub struct Step {
 /// What an item tells, if anything, and when it happened.
 type Told = Result<(String, Option<Step>), Error>;
 
+/// One item of a source: where to go on after it, and what it tells.
+struct Row {
+    cursor: Item,
+    time: String,
+    step: Option<Step>,
+}
+
+/// A source as it is read: rows that are next, and where to ask for more.
+struct Line<'a> {
+    source: &'a Source,
+    rows: VecDeque<Row>,
+    from: Option<Item>,
+    ended: bool,
+}
+
+impl<'a> Line<'a> {
+    fn new(source: &'a Source, after: &Item) -> Self {
+        let from = match after.get(source.kind) {
+            Some(Attribute::M(cursor)) => Some(Item(cursor.clone())),
+            _ => None,
+        };
+        Self { source, rows: VecDeque::new(), from, ended: false }
+    }
+
+    /// Reads on, if there is nothing left of what was read.
+    async fn fill(&mut self, store: &dyn Store, correlation_id: &str, limit: usize) -> Result<(), Error> {
+        let source = self.source;
+        while self.rows.is_empty() && !self.ended {
+            let query = Query::new(correlation_id).limit(limit + 1).after(self.from.take());
+            let query = source.index.into_iter().fold(query, Query::index);
+            let page = store.query(&source.table, &query).await?;
+            let index = source.index.map(|name| source.table.index_named(name)).transpose()?;
+            for item in page.items {
+                let cursor = cursor_of(&source.table, index, &item);
+                let (time, step) = (source.step)(item)?;
+                self.rows.push_back(Row { cursor, time, step });
+            }
+            self.ended = page.next.is_none();
+            self.from = page.next;
+        }
+        Ok(())
+    }
+}
+
 /// A table whose items are found by correlation id in the order of time: by its key, or by an index.
 struct Source {
     kind: &'static str,
@@ -55,35 +101,26 @@ impl Trace<'_> {
         after: Option<Item>,
     ) -> Result<(Vec<Step>, Option<Item>), Error> {
         let sources = sources(self.stage);
-        let mut found = Vec::new();
         let mut next = after.unwrap_or_default();
-        let mut more = false;
-        for (place, source) in sources.iter().enumerate() {
-            let from = match next.get(source.kind) {
-                Some(Attribute::M(cursor)) => Some(Item(cursor.clone())),
-                _ => None,
-            };
-            let query = Query::new(correlation_id).limit(limit).after(from);
-            let query = source.index.into_iter().fold(query, Query::index);
-            let page = self.store.query(&source.table, &query).await?;
-            more |= page.next.is_some();
-            for item in page.items {
-                let index = source.index.map(|name| source.table.index_named(name)).transpose()?;
-                let cursor = cursor_of(&source.table, index, &item);
-                let (time, step) = (source.step)(item)?;
-                found.push((place, cursor, time, step));
+        let mut lines: Vec<Line<'_>> = sources.iter().map(|source| Line::new(source, &next)).collect();
+        let mut steps = Vec::with_capacity(limit.min(100));
+        // Not every row is a step; a page is full when it has as many steps as were asked for, and the last one only if
+        // no step comes after it.
+        let more = loop {
+            for line in &mut lines {
+                line.fill(self.store, correlation_id, limit).await?;
             }
-        }
-        found.sort_by(|a, b| a.2.cmp(&b.2).then(a.0.cmp(&b.0)));
-        more |= found.len() > limit;
-        found.truncate(limit);
-        let mut steps = Vec::with_capacity(found.len());
-        for (place, cursor, _, step) in found {
-            if let Some(source) = sources.get(place) {
-                next = next.with(source.kind, cursor);
+            let earliest = |(_, line): &(usize, &mut Line<'_>)| line.rows.front().map(|row| row.time.clone());
+            let waiting = lines.iter_mut().enumerate().filter(|(_, line)| !line.rows.is_empty());
+            let Some((_, line)) = waiting.min_by_key(|line| (earliest(line), line.0)) else { break false };
+            if steps.len() >= limit && line.rows.front().is_some_and(|row| row.step.is_some()) {
+                break true;
             }
-            steps.extend(step);
-        }
+            if let Some(row) = line.rows.pop_front() {
+                next = next.with(line.source.kind, row.cursor);
+                steps.extend(row.step);
+            }
+        };
         self.add_live(correlation_id, &mut steps, more).await?;
         Ok((steps, more.then_some(next)))
     }

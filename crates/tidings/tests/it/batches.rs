@@ -136,3 +136,35 @@ async fn a_bad_line_of_ndjson_is_named_and_the_others_accepted() {
     let answer = server.client().post_as("/events", "application/x-ndjson", deep).await.expect(202).json();
     assert!(answer["events"][1]["errors"][0]["message"].as_str().unwrap().contains("64"));
 }
+
+// SX-24: the sender sees which of its events it is.
+#[tokio::test]
+async fn a_rejected_event_is_named_by_its_own_ids() {
+    let server = TestServer::start().await;
+    let batch = json!([{ "eventId": "q1", "correlationId": "k", "eventType": "" }, { "eventType": "ok" },
+        { "eventId": "", "eventType": 7 }]);
+    let answer = server.client().post("/events", &batch).await.expect(202).json();
+    let rejected = &answer["events"][0];
+    assert_eq!((&rejected["eventId"], &rejected["correlationId"]), (&json!("q1"), &json!("k")), "{answer}");
+    assert!(answer["events"][2].get("eventId").is_none(), "an id that is none is not repeated");
+    // In the words of CloudEvents, too.
+    let cloud = json!([{ "specversion": "1.0", "id": "c1", "source": "/s", "type": "" },
+        { "specversion": "1.0", "id": "c2", "source": "/s", "type": "t" }]);
+    let answer = server
+        .client()
+        .post_as("/events", "application/cloudevents-batch+json", cloud.to_string())
+        .await
+        .expect(202)
+        .json();
+    assert_eq!((&answer["events"][0]["eventId"], &answer["events"][0]["status"]), (&json!("c1"), &json!("rejected")));
+}
+
+#[tokio::test]
+async fn ndjson_of_bad_lines_only_names_each_line_once() {
+    let server = TestServer::start().await;
+    let answer = server.client().post_as("/events", "application/x-ndjson", "{bad\n\n{\"eventType\":\"\"}\n").await;
+    let problem = answer.problem(400);
+    assert_eq!(answer.bad_fields(), ["line 1", "line 3: eventType"]);
+    let message = problem["errors"][0]["message"].as_str().unwrap();
+    assert!(message.contains("at column 2"), "{message}");
+}

@@ -73,6 +73,21 @@ async fn a_body_over_one_mebibyte_is_413() {
     }
 }
 
+// SX-27: a client that sends everything before it listens hears the answer.
+#[tokio::test]
+async fn a_refusal_is_heard_by_who_sends_before_listening() {
+    let server = TestServer::start().await;
+    let body = "x".repeat(8 * LIMIT);
+    let announced = format!("content-length: {}\r\n\r\n{body}", body.len());
+    let chunked = format!("transfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    for rest in [announced, chunked] {
+        let mut connection = Raw::connect(server.address).await;
+        let head = raw::head("POST", "/events", server.admin_token());
+        assert!(connection.send(format!("{head}connection: close\r\n{rest}")).await, "the server went away");
+        connection.last_answer().await.problem(413);
+    }
+}
+
 // SX-27: a length that is not announced is counted as it comes.
 #[tokio::test]
 async fn a_chunked_body_over_the_limit_is_413() {
@@ -126,6 +141,17 @@ async fn corrupt_gzip_is_400() {
         server.client().post_with("/events", &GZIP, bad).await.problem(400);
     }
     assert!(server.client().stored().await.is_empty());
+}
+
+// RFC 9110 8.4.1
+#[tokio::test]
+async fn the_name_of_a_coding_has_any_case() {
+    let server = TestServer::start().await;
+    for (n, coding) in ["GZIP", "Gzip", "X-GZip"].into_iter().enumerate() {
+        let headers = [("content-type", "application/json"), ("content-encoding", coding)];
+        let body = gzip(format!(r#"{{"eventType":"a","eventId":"{n}"}}"#).as_bytes());
+        server.client().post_with("/events", &headers, body).await.expect(202);
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
@@ -32,6 +31,20 @@ fn every_command_has_help_with_an_example() {
     assert!(help.contains("Examples:"), "{help}");
     let version = run(directory.path(), &["--version"]).expect(0).stdout;
     assert_eq!(version.trim(), format!("tidings {}", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn values_that_can_be_none_are_bad_usage() {
+    let directory = tempdir().unwrap();
+    for (arguments, word) in [
+        (&["send", "x.json", "--url", "notaurl"] as &[&str], "http://127.0.0.1:8787"),
+        (&["tail", "--url", "ftp://a.example"], "http://127.0.0.1:8787"),
+        (&["token", "create", "--scope", "read", "--expires", "30x"], "30x"),
+        (&["queues", "resubmit", "orders"], "--all"),
+    ] {
+        let ended = run(directory.path(), arguments).expect(2);
+        assert!(ended.stderr.contains(word), "{ended:?}");
+    }
 }
 
 #[test]
@@ -114,7 +127,7 @@ fn tokens_are_made_listed_and_revoked() {
     for bad in ["writer", "user:"] {
         assert!(run(at, &["token", "create", "--scope", bad]).expect(1).sentence().contains("scopes[0]"));
     }
-    assert!(!run(at, &["token", "create", "--scope", "read", "--expires", "soon"]).expect(1).sentence().is_empty());
+    assert!(!run(at, &["token", "create", "--scope", "read", "--expires", "soon"]).expect(2).stderr.is_empty());
     // SX-20: no secret in the log, even at the most talkative.
     let said = server.stop();
     let admin = std::fs::read_to_string(at.join("tidings-data/admin.token")).unwrap();
@@ -225,15 +238,91 @@ fn server_and_token_are_found_by_flag_variable_or_directory() {
     assert!(output.status.success());
 }
 
-// `head` closes the pipe: no panic, no noise.
+// `head` closes the pipe: what only shows something ends, without panic or noise.
 #[test]
 fn a_reader_that_goes_away_ends_the_command_quietly() {
     let (directory, _server) = served();
-    let many: String = (0..1000).map(|n| format!("{{\"eventId\":\"{n}\",\"eventType\":\"a\"}}\n")).collect();
-    let mut child = tidings(directory.path(), &["send", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = tidings(directory.path(), &["token", "list"]).spawn().unwrap();
     drop(child.stdout.take());
-    child.stdin.take().unwrap().write_all(many.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !stderr.contains("panic"), "{stderr}");
+    assert!(output.status.success() && stderr.is_empty(), "{stderr}");
+}
+
+// Contract 1: what is being done is done to its end, whether or not somebody reads how it goes.
+#[test]
+fn sending_goes_on_when_nobody_reads_its_output() {
+    let (directory, server) = served();
+    let at = directory.path();
+    let many = |from: usize| -> String {
+        (from..from + 1200).map(|n| format!("{{\"eventId\":\"{n}\",\"eventType\":\"a\"}}\n")).collect()
+    };
+    write(at, "many.ndjson", &many(0));
+    let mut child = tidings(at, &["send", "many.ndjson"]).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.contains("1200 sent, 0 refused"), "{stderr}");
+    // One that is refused is told by the exit code.
+    write(at, "mixed.ndjson", &format!("{}{{\"eventType\":\"\"}}\n", many(1200)));
+    let mut child = tidings(at, &["send", "mixed.ndjson"]).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("1200 sent, 1 refused") && stderr.contains("mixed.ndjson line 1201"), "{stderr}");
+    // Where a result is lost that somebody wanted, that is said, too.
+    write(at, "more.ndjson", &many(2400));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = tidings(at, &["send", "more.ndjson"]).stdout(full).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("1200 sent, 0 refused") && stderr.contains("could not be printed"), "{stderr}");
+    assert!(server.ask("/healthz").contains("200"));
+}
+
+// Contract 1: NDJSON is sent as NDJSON; a bad line is named, and the others are accepted.
+#[test]
+fn a_bad_line_costs_no_other_line() {
+    let (directory, _server) = served();
+    let at = directory.path();
+    let line = |id: &str| format!("{{\"eventId\":\"{id}\",\"eventType\":\"a\"}}");
+    write(at, "middle.ndjson", &format!("{}\n{{bad\n\n{}\n", line("m1"), line("m3")));
+    let ended = run(at, &["send", "middle.ndjson"]).expect(1);
+    assert_eq!(ids(&ended), ["m1", "m3"]);
+    assert!(ended.sentence().contains("middle.ndjson line 2: refused"), "{ended:?}");
+    assert!(ended.stderr.contains("2 sent, 1 refused"), "{ended:?}");
+    write(at, "first.ndjson", &format!("{{bad\n{}\n", line("f2")));
+    let ended = run(at, &["send", "first.ndjson"]).expect(1);
+    assert_eq!(ids(&ended), ["f2"]);
+    assert!(ended.sentence().contains("first.ndjson line 1: refused"), "{ended:?}");
+    // Two events on a line are none.
+    write(at, "two.ndjson", &format!("{}\n{},{}\n", line("t1"), line("t2"), line("t3")));
+    assert_eq!(ids(&run(at, &["send", "two.ndjson"]).expect(1)), ["t1"]);
+    // The place is the file's, not the request's: the second request begins at event 501.
+    let mut array: Vec<String> = (0..600).map(|n| line(&format!("p{n}")).replace(',', ",\n  ")).collect();
+    array[550] = "{\n}".to_owned();
+    write(at, "array.json", &format!("[\n{}\n]", array.join(",\n")));
+    let ended = run(at, &["send", "array.json"]).expect(1);
+    assert_eq!(ids(&ended).len(), 599);
+    assert!(ended.sentence().contains("array.json event 551: refused: eventType is required"), "{ended:?}");
+    write(at, "bad.ndjson", "{}\n{\"eventType\":1}\n");
+    let ended = run(at, &["send", "bad.ndjson"]).expect(1);
+    for place in ["bad.ndjson line 1: refused: eventType is required", "bad.ndjson line 2: refused: eventType must"] {
+        assert!(ended.stderr.contains(place), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_stops_sending_before_it_begins() {
+    let (directory, _server) = served();
+    let at = directory.path();
+    write(at, "good.json", r#"{"eventId":"g","eventType":"a"}"#);
+    write(at, "torn.json", "[1");
+    let ended = run(at, &["send", "good.json", "missing.json"]).expect(1);
+    assert!(ended.stdout.is_empty() && ended.sentence().contains("nothing was sent"), "{ended:?}");
+    // One that turns out to be no JSON does not keep the others back.
+    let ended = run(at, &["send", "torn.json", "good.json"]).expect(1);
+    assert_eq!(ids(&ended), ["g"]);
+    assert!(ended.sentence().contains("torn.json is neither JSON nor NDJSON"), "{ended:?}");
 }

@@ -303,3 +303,65 @@ async fn only_the_configured_sources_are_taken() {
         assert_eq!(client.post("/events", &event).await.bad_fields(), ["source"], "{event}");
     }
 }
+
+// SX-02: what is JSON by its grammar and means nothing would spoil the lists of others, and be lost to rules.
+#[tokio::test]
+async fn halves_of_characters_and_numbers_beyond_a_double_are_refused_by_field() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    for (body, fields) in [
+        (r#"{"eventType":"a","data":{"\ud800":1}}"#, &["data"][..]),
+        (r#"{"eventType":"a","data":{"x":["\udc00\ud800"]}}"#, &["data"]),
+        (r#"{"eventType":"a","data":{"x":1e400}}"#, &["data"]),
+        (r#"{"eventType":"a","payload":{"x":-1E400}}"#, &["data"]),
+        (r#"{"eventType":"a","zone":"\ud83d","more":{"n":[1e999]},"data":{"x":"\ud83d"}}"#, &["data", "zone", "more"]),
+    ] {
+        let answer = client.post_as("/events", "application/json", body).await;
+        answer.problem(400);
+        assert_eq!(answer.bad_fields(), fields, "{body}");
+    }
+    let cloud = r#"{"specversion":"1.0","id":"1","source":"/s","type":"t","data":"\ud800"}"#;
+    let answer = client.post_as("/events", "application/cloudevents+json", cloud).await;
+    answer.problem(400);
+    assert_eq!(answer.bad_fields(), ["data"]);
+    // In a batch it is that event alone.
+    let good = r#"{"eventId":"good","eventType":"a","data":{"x":"\ud83d\ude00 \\ud800","n":1e308}}"#;
+    let bad = r#"{"eventId":"bad","eventType":"a","data":{"x":1e400}}"#;
+    for (media_type, body) in [
+        ("application/json", format!("[{good},{bad}]")),
+        ("application/x-ndjson", format!("{}\n{bad}\n", good.replace("good", "fine"))),
+    ] {
+        let answer = client.post_as("/events", media_type, body).await.expect(202).json();
+        assert_eq!((&answer["accepted"], &answer["rejected"]), (&json!(1), &json!(1)), "{answer}");
+        assert_eq!(
+            (&answer["events"][1]["eventId"], &answer["events"][1]["status"]),
+            (&json!("bad"), &json!("rejected"))
+        );
+    }
+    let mut stored = client.stored().await;
+    stored.sort();
+    assert_eq!(stored, ["fine", "good"]);
+}
+
+// An event of this id could be stored and not be fetched: the live stream has its address.
+#[tokio::test]
+async fn an_event_cannot_be_called_stream() {
+    let server = TestServer::start().await;
+    check_refused(&server.client(), &json!({ "eventType": "a", "eventId": "stream" }), &["eventId"]).await;
+    server.client().post("/events", &json!({ "eventType": "a", "eventId": "streams" })).await.expect(202);
+}
+
+#[tokio::test]
+async fn a_time_beyond_what_can_be_kept_is_told_its_bounds() {
+    let server = TestServer::start().await;
+    for time in ["9999-12-31T23:59:59Z", "2026-01-31T12:00:00.123456789123Z", "2026-01-31T12:00:00+25:00"] {
+        let event = json!({ "eventType": "a", "eventTimestamp": time });
+        let problem = server.client().post("/events", &event).await.problem(400);
+        let message = problem["errors"][0]["message"].as_str().unwrap();
+        assert!(message.contains("9999-12-30") || message.contains("offset"), "{time}: {message}");
+    }
+    for time in ["9999-12-30T21:59:59Z", "2026-01-31T12:00:00.123456789Z", "2026-01-31T12:00:00+23:59"] {
+        let event = json!({ "eventType": "a", "eventTimestamp": time });
+        server.client().post("/events", &event).await.expect(202);
+    }
+}

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::alerts::Receipt;
 use crate::alerts::shapes::{self, Request};
+use crate::alerts::{Receipt, Refused};
 use crate::app::Services;
 use crate::http::collector::{self, Said};
 use crate::http::{CorrelationId, Json, Param, Problem, Route};
@@ -115,12 +115,13 @@ async fn send(
         Request::One(found) => (true, vec![found]),
         Request::Many(found) => (false, found),
     };
-    let receipts = services.alerts.receive(&services.ingest, found, &correlation.0).await?;
+    // Event Grid reads no answer beyond its status.
+    let receipts = services.alerts.receive(&services.ingest, found, &correlation.0, Refused::KeptAmongOthers).await?;
     answer(receipts, single)
 }
 
-/// What is good is taken, also beside what is not: a sender of streams has nothing better to do with a bad event than to
-/// leave it behind.
+/// What is good is taken, also beside what is not: a sender of streams can do nothing about a bad event, which is kept as
+/// a dead letter.
 async fn collect(
     State(services): State<Services>,
     correlation: CorrelationId,
@@ -135,7 +136,7 @@ async fn collect(
         Request::One(found) => vec![found],
         Request::Many(found) => found,
     };
-    let receipts = services.alerts.receive(&services.ingest, found, &correlation.0).await?;
+    let receipts = services.alerts.receive(&services.ingest, found, &correlation.0, Refused::KeptAmongOthers).await?;
     answer(receipts, false)?;
     Ok(Json(StatusCode::OK, collector::success()).into_response())
 }

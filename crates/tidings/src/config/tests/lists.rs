@@ -29,6 +29,10 @@ name = "empty"
 name = "targets"
 pattern = [1]
 targets = [{}, { channel = "inbox" }, { channel = "email" }, { channel = "queue" }, { channel = "ticket" }]
+[[rules]]
+name = "both"
+pattern = { eventType = "x" }
+title = "{{"
 "#,
         &[
             "tidings.toml:1: `rules[0].pattern` is missing; it says which events the rule is for",
@@ -39,6 +43,9 @@ targets = [{}, { channel = "inbox" }, { channel = "email" }, { channel = "queue"
             "tidings.toml:6: `rules[1].targets[2].to` is missing; it lists the addresses",
             "tidings.toml:6: `rules[1].targets[3].entity` is missing",
             "tidings.toml:6: `rules[1].targets[4].caller` is missing",
+            "tidings.toml:7: `rules[2].targets` is missing; it says where the notice goes",
+            "tidings.toml:9: `rules[2].pattern.eventType` must be an array of values or an object, not a string",
+            "tidings.toml:10: `rules[2].title` is no template in line 1: unexpected end of input, expected expression",
         ],
     );
 }
@@ -230,11 +237,11 @@ access_key_id = "AKIA"
         &[
             "tidings.toml:2: `delivery.overrides[0]` needs a `channel`, a `message_type` or both",
             "tidings.toml:2: `delivery.overrides[0].max_retries` must be from 0 to 100, not 101",
-            "tidings.toml:2: `delivery.overrides[1].channel` must be one of email, ntfy, webhook, queue, ticket, dynamodb-stream",
+            "tidings.toml:2: `delivery.overrides[1].channel` must be one of email, ntfy, webhook, queue, ticket, dynamodb-stream, azure-devops",
             "tidings.toml:2: `delivery.overrides[1].factor` must be from 1 to 100, not 0.5",
             "tidings.toml:2: `delivery.overrides[1].fail_on[0]` must be from 200 to 599, not 42",
             "tidings.toml:2: `delivery.overrides[3]` is for the same channel and message type as one before it",
-            "tidings.toml:5: `quiet_hours[0].channels[1]` must be one of email, ntfy, webhook, queue, ticket, dynamodb-stream",
+            "tidings.toml:5: `quiet_hours[0].channels[1]` must be one of email, ntfy, webhook, queue, ticket, dynamodb-stream, azure-devops",
             "tidings.toml:6: `quiet_hours[0].start` must be a time of day like \"22:00\"",
             "tidings.toml:8: `quiet_hours[0].timezone` must be an IANA time zone like \"Europe/Berlin\"",
             "tidings.toml:12: `quiet_hours[1].end` is the same as `start`; a whole day is from \"00:00\" to \"24:00\"",

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use tidings_core::envelope::{FieldError, check_name};
 
-use crate::channel::stream;
+use crate::channel::{audit_log, stream};
 use crate::config::{Secret, values};
 use crate::messages::record::Message;
 use crate::messages::types::Types;
@@ -66,7 +66,10 @@ impl Edit {
                 stream::CHANNEL if !payload.get(stream::RECORD).is_some_and(Value::is_object) => {
                     errors.push(FieldError::new("payload.record", "must be a record of a stream"));
                 }
-                stream::CHANNEL => {}
+                audit_log::CHANNEL if !payload.get(audit_log::ENTRY).is_some_and(Value::is_object) => {
+                    errors.push(FieldError::new("payload.entry", "must be an entry of an audit log"));
+                }
+                stream::CHANNEL | audit_log::CHANNEL => {}
                 _ => errors.extend(types.check(&message.message_type, payload)),
             }
             message.payload.clone_from(payload);

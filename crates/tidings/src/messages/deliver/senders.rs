@@ -7,9 +7,10 @@ use reqwest::Url;
 use serde_json::Value;
 use tidings_core::time::Timestamp;
 
+use crate::alerts::Alerts;
 use crate::bus::{Bus, push};
 use crate::channel::email::{self, ses};
-use crate::channel::{Notice, Outcome, ntfy, queue, stream, ticket, webhook};
+use crate::channel::{Notice, Outcome, audit_log, ntfy, queue, stream, ticket, webhook};
 use crate::config::Config;
 use crate::ingest::Ingest;
 use crate::messages::record::{Message, Recipient};
@@ -27,6 +28,7 @@ pub struct Senders {
     ticket: Ready<ticket::Sender>,
     queue: Ready<queue::Sender>,
     stream: Ready<stream::Sender>,
+    audit_log: Ready<audit_log::Sender>,
     public_url: String,
 }
 
@@ -63,7 +65,8 @@ impl Senders {
         let ticket = Err("tickets are not part of this process".to_owned());
         let queue = Err("the bus is not part of this process".to_owned());
         let stream = Err("streams are not part of this process".to_owned());
-        Self { email, ntfy, webhook, ticket, queue, stream, public_url: config.public_url.clone() }
+        let audit_log = Err("audit logs are not part of this process".to_owned());
+        Self { email, ntfy, webhook, ticket, queue, stream, audit_log, public_url: config.public_url.clone() }
     }
 
     /// The same, and rules' tickets are opened here.
@@ -82,6 +85,12 @@ impl Senders {
     #[must_use]
     pub fn with_ingest(self, ingest: Arc<Ingest>) -> Self {
         Self { stream: Ok(stream::Sender::new(ingest)), ..self }
+    }
+
+    /// The same, and entries of audit logs are taken in here.
+    #[must_use]
+    pub fn with_alerts(self, alerts: Arc<Alerts>, ingest: Arc<Ingest>) -> Self {
+        Self { audit_log: Ok(audit_log::Sender::new(alerts, ingest)), ..self }
     }
 
     /// Makes one attempt.
@@ -111,6 +120,10 @@ impl Senders {
             },
             stream::CHANNEL => match &self.stream {
                 Ok(sender) => sender.send(message, now).await.into(),
+                Err(why) => Outcome::reject(why).into(),
+            },
+            audit_log::CHANNEL => match &self.audit_log {
+                Ok(sender) => sender.send(message).await.into(),
                 Err(why) => Outcome::reject(why).into(),
             },
             _ => Outcome::reject("there is no such channel").into(),

@@ -138,7 +138,7 @@ async fn other_areas_are_ignored_and_old_events_expired() {
     let counts =
         json!([answer["accepted"], answer["duplicates"], answer["ignored"], answer["expired"], answer["rejected"]]);
     assert_eq!(counts, json!([1, 0, 2, 1, 1]));
-    assert_eq!(client.stored().await, ["young"]);
+    assert_eq!(client.ids("/events?type=Process.*").await, ["young"]);
     // One alone is no mistake either.
     assert_eq!(send(&client, &audit_event_with("git", json!({ "actionId": "Git.Push" }))).await["status"], "ignored");
     let metrics = client.get("/metrics").await.text();
@@ -315,4 +315,23 @@ crate::support::on_dynamodb! {
     an_event_without_ids_gets_them,
     an_alert_is_gone_after_90_days,
     attributes_are_found_where_the_configuration_says,
+}
+
+// SX-02: as on every door.
+#[tokio::test]
+async fn halves_of_characters_and_numbers_beyond_a_double_are_refused() {
+    let server = server().await;
+    let client = server.client();
+    let whole = audit_event("e-1").to_string();
+    for (from, to, field) in [
+        ("\"ProcessName\"", "\"\\ud800\":1,\"ProcessName\"", "data"),
+        ("Mozilla/5.0", "\\udc00", "userAgent"),
+        ("\"projectId\":null", "\"projectId\":1e400", "projectId"),
+    ] {
+        assert!(whole.contains(from), "{from}");
+        let answer = client.post_as(INGEST, "application/json", whole.replace(from, to)).await;
+        answer.problem(400);
+        assert_eq!(answer.bad_fields(), [field]);
+    }
+    assert!(alerts(&client, "").await.is_empty());
 }

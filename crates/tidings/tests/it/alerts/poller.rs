@@ -204,3 +204,24 @@ async fn a_source_may_begin_now() {
     Poller::new(&server.services, source).unwrap().activate().await.unwrap();
     assert_eq!(service.last_query()["startTime"], "2026-03-01T11:50:00.000000Z");
 }
+
+// S000-76, SX-08: nobody sent it, so nobody else would know.
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_is_a_dead_letter_once() {
+    let bad = audit_event_with("b", json!({ "details": null }));
+    let service = AuditService::start(vec![audit_event("a"), bad.clone()]).await;
+    let server = server().await;
+    let poller = service.poller(&server);
+    for accepted in [1, 0] {
+        assert_eq!(poller.activate().await.unwrap().accepted, accepted);
+        server.clock.advance(Duration::from_secs(60));
+    }
+    let letters = server.client().get("/dead-letters").await.expect(200).json();
+    let letters = letters["items"].as_array().unwrap();
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    assert_eq!((&letters[0]["payload"]["entry"], &letters[0]["reason"]), (&bad, &json!("details is required")));
+    // Thrown away, it does not come back with the next look at the same hours.
+    server.client().delete(&format!("/dead-letters/{}", letters[0]["id"].as_str().unwrap())).await.expect(204);
+    poller.activate().await.unwrap();
+    assert_eq!(server.client().get("/dead-letters").await.expect(200).json()["items"], json!([]));
+}

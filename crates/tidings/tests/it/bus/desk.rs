@@ -150,8 +150,8 @@ fn the_command_line_lists_peeks_resubmits_and_purges() {
     assert_eq!(line.split_whitespace().nth(4), Some("2"), "{listed}");
     let peeked = run(directory.path(), &["queues", "peek", "scans/$deadletterqueue"]).expect(0).stdout;
     assert!(peeked.contains("BadScan") && peeked.contains("two"), "{peeked}");
-    let usage = run(directory.path(), &["queues", "resubmit", "scans"]).expect(1);
-    assert!(usage.sentence().contains("--all"));
+    let usage = run(directory.path(), &["queues", "resubmit", "scans"]).expect(2);
+    assert!(usage.stderr.contains("--all"));
     let pattern = r#"{"body":["two"]}"#;
     let one = run(directory.path(), &["queues", "resubmit", "scans", "--where", pattern, "--json"]).expect(0);
     assert_eq!(serde_json::from_str::<Value>(&one.stdout).unwrap(), json!({ "resubmitted": 1, "locked": 0 }));

@@ -14,7 +14,7 @@ fn rule() -> Value {
             { "channel": "email", "to": ["ops@example.com"] },
             { "channel": "ntfy", "topic": "ops" },
             { "channel": "ntfy" },
-            { "channel": "webhook", "url": "https://hooks.example.com/x/{{ data.id }}", "secret": "hush-hush" },
+            { "channel": "webhook", "url": "https://hooks.example.com/x/{{ data.id }}", "secret": "whsec_aHVzaC1odXNoLWh1c2gtaHVzaC1odXNoLWh1c2g=" },
             { "channel": "queue", "entity": "jobs" },
             { "channel": "ticket", "caller": "tidings" },
         ],
@@ -58,7 +58,7 @@ async fn secrets_are_never_returned_and_stay_when_hidden() {
     // What is shown can be written back: the secret stays.
     client.put("/rules/r", &made.json()).await.expect(200);
     for path in ["/rules/r", "/rules", "/audit-log", "/metrics"] {
-        assert!(!client.get(path).await.expect(200).text().contains("hush-hush"), "{path}");
+        assert!(!client.get(path).await.expect(200).text().contains("aHVzaC1odXNo"), "{path}");
     }
     let mut other = made.json();
     other["targets"][5]["url"] = json!("https://elsewhere.example.com/");
@@ -85,6 +85,9 @@ async fn every_failing_field_is_named_with_its_place() {
             { "channel": "queue" },
             { "channel": "ticket", "caller": "", "to": [] },
             "x",
+            { "channel": "webhook", "url": "https://user:word@h.example/", "secret": "my-secret" },
+            { "channel": "webhook", "url": "http://[::1%25lo]/" },
+            { "channel": "email", "to": ["a..b@c.d"] },
         ],
         "title": "{{ data.",
         "text": "{% set x = 1 %}",
@@ -113,6 +116,10 @@ async fn every_failing_field_is_named_with_its_place() {
         "targets[9].to",
         "targets[9].caller",
         "targets[10]",
+        "targets[11].url",
+        "targets[11].secret",
+        "targets[12].url",
+        "targets[13].to[0]",
     ] {
         assert!(fields.contains(&field.to_owned()), "{field} is not in {fields:?}");
     }
@@ -262,4 +269,37 @@ async fn another_node_learns_of_changes() {
     assert!(node.book.get("a").is_none());
     assert!(node.book.get("b").is_some_and(|rule| !rule.enabled));
     assert!(node.book.matching(r#"{"eventType":"a"}"#).is_empty());
+}
+
+// A typo in a filter would only show when the notice is needed.
+#[tokio::test]
+async fn unknown_filters_and_functions_are_refused_by_field() {
+    let server = TestServer::start().await;
+    let rule = json!({ "pattern": { "eventType": ["a"] }, "title": "{{ data.x|uper }}", "text": "{{ nope() }}",
+        "targets": [{ "channel": "inbox", "users": ["ana"] }] });
+    let answer = server.client().put("/rules/typo", &rule).await;
+    answer.problem(400);
+    assert_eq!(answer.bad_fields(), ["title", "text"]);
+    server.client().get("/rules/typo").await.problem(404);
+}
+
+// SX-12: a name that can be none is not made into another's.
+#[tokio::test]
+async fn a_recipient_is_who_the_event_names_or_nobody() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let rule = json!({ "pattern": { "eventType": ["a"] }, "title": "x",
+        "targets": [{ "channel": "inbox", "users": ["{{ data.u }}"] }] });
+    client.put("/rules/named", &rule).await.expect(201);
+    for (id, user, told) in [
+        ("1", json!("a\nb"), 0),
+        ("2", json!({ "a": 1 }), 0),
+        ("3", json!(" ana "), 1),
+        ("4", json!(["ben", "c\td"]), 1),
+        ("5", json!(17), 1),
+    ] {
+        client.send(&json!({ "eventType": "a", "eventId": id, "data": { "u": user } })).await;
+        let event = client.get(&format!("/events/{id}")).await.expect(200).json();
+        assert_eq!(event["outcome"]["notifications"].as_array().map_or(0, Vec::len), told, "{event}");
+    }
 }

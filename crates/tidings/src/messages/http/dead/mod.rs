@@ -38,7 +38,8 @@ pub fn routes() -> Vec<Route> {
             .params(&[
                 Param(
                     "channel",
-                    "email, ntfy, webhook, queue, ticket or dynamodb-stream; bus: messages of queues and subscriptions",
+                    "email, ntfy, webhook, queue, ticket, dynamodb-stream or azure-devops; bus: messages of queues and \
+                     subscriptions",
                 ),
                 Param("message_type", "A type; of a message of the bus its subject"),
                 Param("path", "A queue or subscription of the bus: orders, events/subscriptions/audit"),
