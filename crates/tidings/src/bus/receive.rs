@@ -105,8 +105,12 @@ impl Line {
             if !self.is_ours() {
                 return Err(LineError::Elsewhere);
             }
-            let taken = self.take(max, consumer);
+            let mut taken = self.take(max, consumer);
             if !taken.is_empty() {
+                // What came back may be in the window before the rest is.
+                if taken.len() < max && self.has_more() && self.load().await.is_ok_and(|ready| ready) {
+                    taken.extend(self.take(max - taken.len(), consumer));
+                }
                 return Ok(taken);
             }
             if self.load().await? || self.take_in().await? {
@@ -182,15 +186,17 @@ impl Line {
 
     /// Reads more while the receiver is busy with what it got.
     pub(super) fn read_ahead(self: &Arc<Self>) {
-        let ordered = self.settings().ordered;
-        let wanted = {
-            let state = self.state();
-            state.epoch != 0 && state.wants_load(ordered)
-        };
-        if wanted {
+        if self.has_more() {
             let line = Arc::clone(self);
             drop(tokio::spawn(async move { line.load().await }));
         }
+    }
+
+    /// Whether reading would bring something.
+    fn has_more(&self) -> bool {
+        let ordered = self.settings().ordered;
+        let state = self.state();
+        state.epoch != 0 && state.wants_load(ordered)
     }
 
     /// Reads messages into a window that has room; says whether there is anything new in it.
