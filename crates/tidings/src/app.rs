@@ -271,7 +271,7 @@ impl App {
         let audit = Arc::new(Audit::new(Arc::clone(&store), Arc::clone(&clock)));
         let business = Business::new(&ingest, &bus, &messages, &audit, &config);
         let (senders, alerts) = open::senders(&config, push.clone(), (&tickets, &bus, &ingest));
-        let schedules = Arc::new(Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages)));
+        let schedules = Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages), clock.now());
         schedules.load(&config.schedules, clock.now()).await?;
         let figures = open::figures(&ingest, &messages);
         let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
@@ -287,7 +287,7 @@ impl App {
             ingest,
             inbox: Inbox::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&ids), arrivals),
             push,
-            schedules,
+            schedules: Arc::new(schedules),
             messages,
             alerts,
             tickets,

@@ -31,9 +31,25 @@ pub fn make_dir(dir: &Path) -> Result<(), Error> {
     let missing: Vec<_> = dir.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
     let make = || {
         fs::create_dir_all(dir)?;
+        if !missing.is_empty() {
+            close_to_others(dir)?;
+        }
         missing.iter().filter_map(|path| path.parent()).try_for_each(sync_dir)
     };
     make().map_err(|e| Error::failed(format!("cannot make the data directory {}", dir.display()), e))
+}
+
+/// Lets nobody look into a directory but whoever runs the program: there are secrets in it.
+pub fn close_to_others(dir: &Path) -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = fs::metadata(dir)?.permissions().mode();
+        if mode & 0o077 != 0 {
+            fs::set_permissions(dir, fs::Permissions::from_mode(mode & 0o700))?;
+        }
+    }
+    Ok(())
 }
 
 /// Builds the database under another name, and gives it its own when all of it is safe: one that is there is whole.

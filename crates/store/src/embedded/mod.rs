@@ -155,6 +155,7 @@ impl Embedded {
         if !database.exists() {
             layout::build(dir, |unfinished| open_database(unfinished, options.cache_bytes).map(drop))?;
         }
+        layout::close_to_others(&database).map_err(|e| Error::failed("cannot close the store to others", e))?;
         versions::check(&database)?;
         let journals = journal::check(&database)?;
         if let Some(sequence) = journals.sequence {

@@ -41,7 +41,7 @@ pub async fn backup(arguments: BackupArguments) -> Result<Done, Failure> {
     // Under a temporary name until it is whole: half a backup must not look like one.
     let temporary = path.with_extension("partial");
     let cannot = |error: std::io::Error| Failure(format!("cannot write {}: {error}", temporary.display()));
-    let mut file = BufWriter::new(File::create(&temporary).map_err(cannot)?);
+    let mut file = BufWriter::new(create(&temporary).map_err(cannot)?);
     let bar = output::progress(None, "bytes");
     let mut pieces = response.bytes_stream();
     while let Some(piece) = pieces.next().await {
@@ -63,6 +63,15 @@ pub async fn backup(arguments: BackupArguments) -> Result<Done, Failure> {
         format!("{} bytes written to {}", bytes, path.display())
     });
     Ok(Done::All)
+}
+
+/// A file that nobody else can read: a backup holds what the store does.
+fn create(path: &std::path::Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 pub fn restore(arguments: &RestoreArguments) -> Result<Done, Failure> {

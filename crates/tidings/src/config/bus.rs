@@ -8,6 +8,8 @@ use super::check::Check;
 use super::json::JsonObject;
 use super::problem::quote;
 use super::secret::Secret;
+use super::values;
+use crate::channel::webhook::signature::{Key, SECRET_FORM};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -199,7 +201,12 @@ impl Subscription {
             }
         }
         if let Some(push) = &self.push {
-            check.key("push").key("url").url(&push.url, &["http", "https"]);
+            if let Err(why) = values::callable(&push.url) {
+                check.key("push").key("url").problem(why);
+            }
+            if push.secret.as_ref().is_some_and(|secret| Key::parse(secret.expose()).is_err()) {
+                check.key("push").key("secret").problem(SECRET_FORM);
+            }
         }
     }
 }

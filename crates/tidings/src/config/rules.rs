@@ -130,13 +130,17 @@ impl Rule {
         if self.pattern.is_empty() {
             check.key("pattern").problem("is missing; it says which events the rule is for");
         }
+        let pattern_said = check.count() > before;
         if self.targets.is_empty() && !self.exclude {
             check.key("targets").problem("is missing; it says where the notice goes");
         }
         check_targets(&self.targets, &mut check.key("targets"));
-        // What has no shape yet cannot be compiled; saying so twice would be noise.
-        if check.count() == before {
-            for error in crate::rules::check(&self.name, &self.to_json()) {
+        let targets_said = check.count() > before + usize::from(pattern_said);
+        for error in crate::rules::check(&self.name, &self.to_json()) {
+            // What has no shape yet cannot be compiled; saying so twice would be noise.
+            let said = pattern_said && error.field.starts_with("pattern")
+                || targets_said && error.field.starts_with("targets");
+            if !said {
                 check.problem_at(&error.field, &error.message);
             }
         }

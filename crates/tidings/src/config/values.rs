@@ -26,6 +26,16 @@ pub fn url(url: &str, schemes: &[&str]) -> Result<(), String> {
     }
 }
 
+/// A URL that is called, with everything that can be judged without looking its name up.
+pub fn callable(text: &str) -> Result<(), String> {
+    url(text, &["http", "https"])?;
+    let parsed = reqwest::Url::parse(text).map_err(|_| "must be a URL that can be called".to_owned())?;
+    if !parsed.username().is_empty() || parsed.password().is_some() {
+        return Err("must not hold a user or password".to_owned());
+    }
+    Ok(())
+}
+
 /// `ops@example.com` or `Operations <ops@example.com>`. The shape only: the mail server has the last word.
 #[must_use]
 pub fn is_mailbox(text: &str) -> bool {
@@ -45,7 +55,8 @@ pub fn is_mailbox(text: &str) -> bool {
         && domain.len() <= 255
         && !domain.contains(odd)
         && domain.split('.').all(|label| !label.is_empty())
-        && !text.chars().any(char::is_control)
+        // What the channel itself would not send to.
+        && crate::channel::email::mailbox(text).is_some()
 }
 
 /// ntfy's own rule for topics.
@@ -67,10 +78,22 @@ mod tests {
             assert!(is_mailbox(good), "{good}");
         }
         let long = format!("{}@b.c", "a".repeat(65));
-        for bad in ["", "a", "@b.c", "a@", "a@b..c", "a b@c.d", "x <a@b.c", "a@b.c\r\nBcc: d@e.f", "a@b@c", &long] {
+        for bad in
+            ["", "a", "@b.c", "a@", "a@b..c", "a b@c.d", "x <a@b.c", "a@b.c\r\nBcc: d@e.f", "a@b@c", "a..b@c.d", &long]
+        {
             assert!(!is_mailbox(bad), "{bad}");
         }
         assert!(is_mailbox(&format!("{}@b.c", "a".repeat(64))));
+    }
+
+    #[test]
+    fn what_is_called_holds_no_user_and_can_be_read() {
+        for good in ["http://a", "https://a.b:443/x?y=z", "http://[::1]:80/", "https://h.example/x/"] {
+            assert_eq!(callable(good), Ok(()), "{good}");
+        }
+        for bad in ["http://u:p@host:1/", "http://u@host/", "http://[::1%25lo]/", "ftp://a", "a"] {
+            assert!(callable(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::business::{self, service_requests::notify};
 use crate::http::{CorrelationId, End, IdempotencySeed, Json, Param, Params, Problem, RequestIds, Route, paging};
 use crate::ingest::{self, Receipt, Received};
 use crate::rules::{Outcome, fanout};
-use crate::tokens::{Caller, Scope};
+use crate::tokens::{Caller, Scope, while_held};
 use crate::workers::turned_true;
 
 /// How often a silent stream shows that it is alive.
@@ -261,11 +261,12 @@ async fn follow_up(services: &Services, outcome: &mut Outcome) -> Result<(), Pro
 
 async fn stream(
     State(services): State<Services>,
+    caller: Caller,
     uri: Uri,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Problem> {
-    live(services, &uri, &headers, params, |heard| match heard {
+    live(services, &caller, &uri, &headers, params, |heard| match heard {
         // Line breaks in JSON are white space; in a frame they would end it.
         Heard::Event(event) => format!("event: event\ndata: {}\n\n", event.json.replace(['\n', '\r'], " ")),
         Heard::Gap(missed) => format!("event: gap\ndata: {{\"missed\":{missed}}}\n\n"),
@@ -283,6 +284,7 @@ pub enum Heard<'a> {
 /// Accepted events of all nodes as they come, each as `show` puts it into a frame.
 pub async fn live(
     services: Services,
+    caller: &Caller,
     uri: &Uri,
     headers: &HeaderMap,
     mut params: Params,
@@ -308,5 +310,6 @@ pub async fn live(
         }
     });
     let frames = services.with_other_nodes(frames, uri, headers).await;
+    let frames = while_held(&services, &caller.token.id, frames);
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
 }

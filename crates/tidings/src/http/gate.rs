@@ -19,6 +19,7 @@ use super::metrics::RouteMetrics;
 use super::params::Params;
 use super::problem::Problem;
 use super::route::{Access, BodyRule, Route};
+use super::server::HEAD_BYTES;
 use super::throttle::{FailedLogins, Rates};
 use crate::app::Services;
 use crate::tokens::{Caller, Scope};
@@ -149,6 +150,7 @@ impl Gate {
     async fn check(&self, request: Request, correlation: &CorrelationId, next: Next) -> Result<Response, Problem> {
         let services = &self.keeper.services;
         let (mut parts, body) = request.into_parts();
+        check_head(&parts)?;
         let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
         let caller = match &self.access {
             Access::Public => None,
@@ -219,6 +221,17 @@ pub async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -
         correlation_id = correlation.0, "answered"
     );
     response
+}
+
+/// Refuses a head that is too long. The server's own buffer ends the worst of them, and only those.
+fn check_head(parts: &axum::http::request::Parts) -> Result<(), Problem> {
+    let headers = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
+    let target = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    if headers + target <= HEAD_BYTES {
+        return Ok(());
+    }
+    let detail = format!("the address and the headers have more than {HEAD_BYTES} bytes");
+    Err(Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head-too-large", detail))
 }
 
 /// The token of an `Authorization` header of that scheme.

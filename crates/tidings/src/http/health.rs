@@ -1,7 +1,9 @@
 //! `/healthz`, `/readyz`, `/metrics`, `/openapi.json`.
 
+use std::collections::HashSet;
+
 use axum::extract::State;
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -55,15 +57,44 @@ async fn ready(State(services): State<Services>) -> Result<impl IntoResponse, Pr
     }
 }
 
-async fn metrics(State(services): State<Services>) -> Response {
+async fn metrics(State(services): State<Services>, headers: HeaderMap) -> Response {
     services.metrics.store_ready.set(i64::from(services.store.health() == Health::Ready));
     if let Some(embedded) = &services.embedded {
         services.metrics.store_sequence.set(i64::try_from(embedded.sequence()).unwrap_or(i64::MAX));
         let disk = embedded.disk_bytes().ok().and_then(|bytes| i64::try_from(bytes).ok());
         services.metrics.store_disk_bytes.set(disk.unwrap_or(0));
     }
-    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, content_type)], services.metrics.render(&services.bus.metrics())).into_response()
+    let text = services.metrics.render(&services.bus.metrics());
+    // Who asks for the older format only, and does not take the newer one as well, gets it.
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (content_type, text) = if accepted.contains("text/plain") && !accepted.contains("openmetrics") {
+        ("text/plain; version=0.0.4; charset=utf-8", plain_metrics(&text))
+    } else {
+        ("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+    };
+    ([(header::CONTENT_TYPE, content_type)], text).into_response()
+}
+
+/// Metrics in Prometheus' own text format, in which a counter is described by the name that its samples have.
+fn plain_metrics(open: &str) -> String {
+    let mut out = String::with_capacity(open.len());
+    let mut counters = HashSet::new();
+    for line in open.lines().filter(|line| line.starts_with("# TYPE ") && line.ends_with(" counter")) {
+        counters.extend(line.split(' ').nth(2));
+    }
+    for line in open.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
+        match line.strip_prefix("# ").and_then(|rest| rest.split_once(' ')?.1.split_once(' ')) {
+            Some((name, rest)) if counters.contains(name) => {
+                let kind = if line.starts_with("# TYPE ") { "TYPE" } else { "HELP" };
+                out.push_str(&format!("# {kind} {name}_total {rest}\n"));
+            }
+            _ => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    out
 }
 
 async fn description() -> impl IntoResponse {

@@ -20,7 +20,7 @@ use super::metrics::Metrics;
 use crate::workers::turned_true;
 
 /// Bytes of a request's head; more is answered with 431.
-const HEAD_BYTES: usize = 64 * 1024;
+pub const HEAD_BYTES: usize = 64 * 1024;
 /// How long answers that are under way may take once the server stops.
 const DRAIN: Duration = Duration::from_secs(8);
 

@@ -18,7 +18,7 @@ use super::live::{Listener, Position};
 use super::view;
 use crate::app::Services;
 use crate::http::{Params, Problem};
-use crate::tokens::Caller;
+use crate::tokens::{Caller, while_held};
 use crate::workers::turned_true;
 
 /// How often a silent stream shows that it is alive, and looks for what another node has stored.
@@ -71,6 +71,7 @@ pub async fn stream(
         let frame = sending.frame().await?;
         Some((Ok::<_, Infallible>(Bytes::from(frame)), sending))
     });
+    let frames = while_held(&services, &caller.token.id, frames);
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
 }
 

@@ -24,7 +24,7 @@ use super::subscribe::{self, Format, Subscription, Wanted};
 use super::{Message, Push};
 use crate::app::Services;
 use crate::http::{CorrelationId, FailedLogins, Peer, Rates};
-use crate::tokens::Token;
+use crate::tokens::{Token, while_held};
 
 /// What the handlers share.
 struct Desk {
@@ -127,7 +127,12 @@ async fn listen(
         let piece = subscription.next().await?;
         Some((Ok::<_, Infallible>(piece), subscription))
     });
-    Ok(([(header::CONTENT_TYPE, format.content_type())], Body::from_stream(pieces)).into_response())
+    // Who needed no token to listen cannot lose it.
+    let body = match &asked.token {
+        Some(token) => Body::from_stream(while_held(&desk.services, &token.id, pieces)),
+        None => Body::from_stream(pieces),
+    };
+    Ok(([(header::CONTENT_TYPE, format.content_type())], body).into_response())
 }
 
 impl Desk {

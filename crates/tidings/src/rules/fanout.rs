@@ -4,20 +4,18 @@
 //! conditional on the one before. Keys follow from event and user, and an entry that is there already is passed over.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Waker};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt, MaybeDone, maybe_done};
 use futures_util::stream::StreamExt;
 use tidings_core::envelope::Envelope;
-use tidings_store::{Error, Query, Store, Table, Value, Write, limits};
+use tidings_store::{Error, Query, Store, Value, Write, limits};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::book::Book;
+use super::chunk::{Chunk, Flight, Piece};
 use super::exclude::Exclusions;
 use super::job::{self, Cursor, Job};
 use super::notice::{self, Destination, Notice, Occurrence, Settings};
@@ -62,31 +60,6 @@ pub struct Fanout {
     /// How many events have come in so far.
     pub traffic: Arc<AtomicU64>,
     pub stop: watch::Receiver<bool>,
-}
-
-/// Something to be stored by a job.
-enum Piece {
-    Entry { user: String, stamp: Arc<Stamp> },
-    Message(Box<Message>),
-}
-
-/// Chunks that the store is deciding about.
-struct Flight {
-    chunks: Vec<Chunk>,
-    results: Pin<Box<MaybeDone<BoxFuture<'static, Vec<Result<(), Error>>>>>>,
-}
-
-impl Flight {
-    async fn results(&mut self) -> Vec<Result<(), Error>> {
-        self.results.as_mut().await;
-        self.results.as_mut().take_output().unwrap_or_default()
-    }
-}
-
-/// Pieces of one transaction, and where the job stands after it.
-struct Chunk {
-    pieces: Vec<Piece>,
-    after: Cursor,
 }
 
 /// What became of an attempt to move a job.
@@ -296,7 +269,7 @@ impl Fanout {
             while !left.is_empty() && flights.len() < if alone { IN_FLIGHT } else { 1 } && !*self.stop.borrow() {
                 let most = if alone { CHUNKS } else { CHUNKS_AMONG_OTHERS };
                 let (now, later) = left.split_at(left.len().min(most * each));
-                let mut chunks: Vec<Chunk> = now.chunks(each).map(|users| chunk(job, users, stamp)).collect();
+                let mut chunks: Vec<Chunk> = now.chunks(each).map(|users| Chunk::of(job, users, stamp)).collect();
                 if let (true, Some(last)) = (later.is_empty(), chunks.last_mut()) {
                     last.after = past.clone();
                 }
@@ -330,13 +303,7 @@ impl Fanout {
     fn launch(&self, job: &mut Job, step: &mut i64, chunks: Vec<Chunk>) -> Result<Flight, Error> {
         let transactions = self.transactions(job, *step, chunks.iter())?;
         *step += i64::try_from(chunks.len()).unwrap_or(0);
-        let store = Arc::clone(&self.store);
-        let results = async move { store.transact_each(transactions).await };
-        let mut results = Box::pin(maybe_done(results.boxed()));
-        // Here and now, and not by a task: of two tasks the second may be the first to run, and find the job not yet
-        // where it should be. Whoever waits for the results will be waked for them.
-        let _ = results.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        Ok(Flight { chunks, results })
+        Ok(Flight::begin(&self.store, chunks, transactions))
     }
 
     /// Waits for what became of chunks; gives those that are to be done again, from the first that failed on.
@@ -355,7 +322,7 @@ impl Fanout {
 
     /// Moves our copy of the job along, and announces what is new.
     fn stored(&self, job: &mut Job, chunk: Chunk) {
-        self.metrics.tally.notices(entries(&chunk));
+        self.metrics.tally.notices(chunk.entries());
         self.arrivals.announce(chunk.pieces.iter().filter_map(Piece::user));
         (job.step, job.cursor) = (job.step + 1, chunk.after);
     }
@@ -437,7 +404,7 @@ impl Fanout {
                 }
                 result => {
                     if result.is_ok() {
-                        self.metrics.tally.notices(entries(&chunk));
+                        self.metrics.tally.notices(chunk.entries());
                         self.signals.created(chunk.pieces.iter().filter_map(Piece::message));
                         self.arrivals.announce(chunk.pieces.iter().filter_map(Piece::user));
                     }
@@ -450,9 +417,10 @@ impl Fanout {
     /// The job's move first, then the pieces.
     fn writes(&self, job: &Job, chunk: &Chunk) -> Result<Vec<Write>, Error> {
         let messages = record::table(&self.settings.stage);
-        let entries = chunk.pieces.iter().filter(|piece| matches!(piece, Piece::Entry { .. })).count();
-        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        let mut writes = vec![job.moved(&chunk.after, count(entries), count(chunk.pieces.len() - entries))];
+        let entries = chunk.entries();
+        let others = chunk.pieces.len() as u64 - entries;
+        let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let mut writes = vec![job.moved(&chunk.after, count(entries), count(others))];
         for piece in &chunk.pieces {
             piece.add_to(&mut writes, &messages)?;
         }
@@ -465,11 +433,6 @@ impl Fanout {
         let result = self.store.transact(writes).await;
         settled(job, result, to)
     }
-}
-
-/// How many inbox entries a chunk has.
-fn entries(chunk: &Chunk) -> u64 {
-    chunk.pieces.iter().filter(|piece| matches!(piece, Piece::Entry { .. })).count() as u64
 }
 
 /// Completes an outcome with how far its job has come.
@@ -487,45 +450,6 @@ pub async fn progress(store: &dyn Store, outcome: &mut Outcome) -> Result<(), Er
         }
     }
     Ok(())
-}
-
-impl Piece {
-    /// How many writes it takes.
-    fn width(&self) -> usize {
-        match self {
-            Self::Entry { .. } => 2,
-            Self::Message(_) => 1,
-        }
-    }
-
-    fn message(&self) -> Option<&Message> {
-        match self {
-            Self::Entry { .. } => None,
-            Self::Message(message) => Some(message),
-        }
-    }
-
-    /// Whose inbox it comes into.
-    fn user(&self) -> Option<&str> {
-        match self {
-            Self::Entry { user, .. } => Some(user),
-            Self::Message(_) => None,
-        }
-    }
-
-    fn add_to(&self, writes: &mut Vec<Write>, messages: &Table) -> Result<(), Error> {
-        match self {
-            Self::Entry { user, stamp } => writes.extend(stamp.writes(user)),
-            Self::Message(message) => writes.push(Write::insert(messages, message.to_item()?)),
-        }
-        Ok(())
-    }
-}
-
-/// The entries of some users, after which the job stands at the last of them.
-fn chunk(job: &Job, users: &[String], stamp: &Arc<Stamp>) -> Chunk {
-    let pieces = users.iter().map(|user| Piece::Entry { user: user.clone(), stamp: Arc::clone(stamp) }).collect();
-    Chunk { pieces, after: Cursor { after: users.last().cloned(), ..job.cursor.clone() } }
 }
 
 /// Moves our copy of the job along with the stored one.

@@ -27,7 +27,6 @@ pub const TITLE_CHARS: usize = 500;
 pub const RENDERED_USERS: usize = 1_000;
 /// The longest window in which the same notice is not repeated: a week.
 pub const DEDUPE_SECONDS: u64 = 7 * 86_400;
-pub const SECRET_CHARS: usize = 1_024;
 pub const URL_CHARS: usize = 2_048;
 /// Stored events that a dry run may look at.
 pub const DRY_RUN_EVENTS: u64 = 10_000;

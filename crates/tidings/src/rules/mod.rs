@@ -4,6 +4,7 @@
 
 pub mod book;
 pub mod builtin;
+mod chunk;
 pub mod dry_run;
 pub mod exclude;
 pub mod fanout;

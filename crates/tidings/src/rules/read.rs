@@ -5,10 +5,11 @@ use tidings_core::envelope::{FieldError, check_name};
 use tidings_core::pattern::{Pattern, repeated_keys};
 
 use super::limits::{
-    ADDRESSES, DEDUPE_SECONDS, EXCLUDED, GROUPS, NAME_CHARS, RULE_BYTES, SECRET_CHARS, TARGETS, URL_CHARS, USER_CHARS,
+    ADDRESSES, DEDUPE_SECONDS, EXCLUDED, GROUPS, NAME_CHARS, RULE_BYTES, TARGETS, URL_CHARS, USER_CHARS,
 };
 use super::rule::{Exclusion, HIDDEN, Recipients, Rule, Target};
 use super::template::Template;
+use crate::channel::webhook::signature::{Key, SECRET_FORM};
 use crate::config::{Secret, values};
 use crate::inbox::record::MAP;
 use crate::origin::Origin;
@@ -20,15 +21,15 @@ pub fn rule(
     origin: Origin,
     before: Option<&Rule>,
 ) -> Result<Rule, Vec<FieldError>> {
-    read(name, fields, origin, Reader { errors: Vec::new(), before, parse: Template::parse })
+    whole(name, fields, origin, Reader { errors: Vec::new(), before, stored: false })
 }
 
-/// The same for a rule that was accepted before.
+/// Reads a rule that was accepted once. What has been refused only since then is left as it is.
 pub fn stored(name: &str, fields: &Map<String, Value>) -> Result<Rule, Vec<FieldError>> {
-    read(name, fields, Origin::Api, Reader { errors: Vec::new(), before: None, parse: Template::parse_stored })
+    whole(name, fields, Origin::Api, Reader { errors: Vec::new(), before: None, stored: true })
 }
 
-fn read(
+fn whole(
     name: &str,
     fields: &Map<String, Value>,
     origin: Origin,
@@ -123,12 +124,20 @@ pub fn refuse_repeated_keys(text: &str) -> Result<(), Vec<FieldError>> {
 struct Reader<'a> {
     errors: Vec<FieldError>,
     before: Option<&'a Rule>,
-    parse: fn(&str) -> Result<Template, String>,
+    /// It is being read from the store.
+    stored: bool,
 }
 
 impl Reader<'_> {
     fn wrong(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.errors.push(FieldError::new(field, message));
+    }
+
+    /// Something that used to be accepted.
+    fn wrong_by_now(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        if !self.stored {
+            self.wrong(field, message);
+        }
     }
 
     fn pattern(&mut self, value: Option<&Value>) -> Option<Pattern> {
@@ -164,7 +173,10 @@ impl Reader<'_> {
     }
 
     fn template(&mut self, field: &str, value: &Value) -> Template {
-        let parsed = value.as_str().ok_or_else(|| "must be a string".to_owned()).and_then(self.parse);
+        let parsed = value
+            .as_str()
+            .ok_or_else(|| "must be a string".to_owned())
+            .and_then(|text| if self.stored { Template::parse_stored(text) } else { Template::parse(text) });
         parsed.unwrap_or_else(|why| {
             self.wrong(field, why);
             Template::default()
@@ -315,7 +327,7 @@ impl Reader<'_> {
             let field = format!("{field}[{place}]");
             let template = self.template(&field, address);
             if template.is_fixed() && address.is_string() && !values::is_mailbox(template.source()) {
-                self.wrong(field, "must be an e-mail address like `ops@example.com`");
+                self.wrong_by_now(field, "must be an e-mail address like `ops@example.com`");
             }
             addresses.push(template);
         }
@@ -336,7 +348,7 @@ impl Reader<'_> {
         let field = format!("{at}.url");
         let url = self.optional_template(&field, fields.get("url"));
         if let Err(why) = check_url(url.source()) {
-            self.wrong(field, why);
+            self.wrong_by_now(field, why);
         }
         let secret = match fields.get("secret") {
             None | Some(Value::Null) => None,
@@ -347,9 +359,10 @@ impl Reader<'_> {
                 }
                 kept
             }
-            Some(Value::String(text)) if (1..=SECRET_CHARS).contains(&text.chars().count()) => Some(Secret::new(text)),
+            // One that cannot sign would let every notice fail, and nobody know why.
+            Some(Value::String(text)) if self.stored || Key::parse(text).is_ok() => Some(Secret::new(text)),
             Some(_) => {
-                self.wrong(format!("{at}.secret"), format!("must be a string of 1 to {SECRET_CHARS} characters"));
+                self.wrong(format!("{at}.secret"), SECRET_FORM);
                 None
             }
         };
@@ -377,7 +390,7 @@ fn check_url(url: &str) -> Result<(), String> {
         return Err(format!("must have at most {URL_CHARS} characters"));
     }
     let fixed = url.split("{{").next().unwrap_or_default();
-    values::url(fixed, &["http", "https"])?;
+    values::callable(fixed)?;
     let after_scheme = fixed.split_once("://").map_or("", |(_, rest)| rest);
     if fixed.len() < url.len() && !after_scheme.contains('/') {
         return Err("must not have a template before the path".to_owned());
@@ -388,5 +401,5 @@ fn check_url(url: &str) -> Result<(), String> {
 /// Whether a URL that a template gave can still be called.
 #[must_use]
 pub fn is_callable(url: &str) -> bool {
-    values::url(url, &["http", "https"]).is_ok()
+    values::callable(url).is_ok()
 }

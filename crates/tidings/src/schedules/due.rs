@@ -38,15 +38,16 @@ pub enum Due {
     GoBack(Timestamp),
 }
 
-/// The runs after `done_until` that are due at `now`, in order.
+/// The runs after `done_until` that are due at `now`, in order. Those before `since`, when this process began to run,
+/// fell into a time when nothing was running.
 #[must_use]
-pub fn due(timing: &Timing, missed: Missed, done_until: Timestamp, now: Timestamp) -> Due {
+pub fn due(timing: &Timing, missed: Missed, done_until: Timestamp, since: Timestamp, now: Timestamp) -> Due {
     if now <= done_until {
         // A few seconds are a clock being set right, and no reason to write anything.
         let far = done_until.duration_since(now) > ON_TIME;
         return if far { Due::GoBack(now) } else { Due::Ticks(Vec::new()) };
     }
-    let on_time_after = now.checked_sub(ON_TIME).unwrap_or(Timestamp::MIN).max(done_until);
+    let on_time_after = now.checked_sub(ON_TIME).unwrap_or(Timestamp::MIN).max(since).max(done_until);
     let most = if missed == Missed::All { MOST_MISSED } else { 1 };
     let action = if missed == Missed::Skip { Action::Skip } else { Action::MakeUp };
     let late = timing.latest(done_until, on_time_after, most).into_iter().map(|at| Tick { at, action });
@@ -69,7 +70,7 @@ mod tests {
     }
 
     fn ticks(missed: Missed, done_until: &str, now: &str) -> Vec<(String, Action)> {
-        match due(&timing("15m"), missed, at(done_until), at(now)) {
+        match due(&timing("15m"), missed, at(done_until), Timestamp::MIN, at(now)) {
             Due::Ticks(ticks) => ticks.iter().map(|tick| (tick.at.to_string(), tick.action)).collect(),
             Due::GoBack(_) => panic!("back"),
         }
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_back_far_takes_the_schedule_along() {
-        let due = |now| due(&timing("15m"), Missed::Once, at("2026-03-01T12:00:00Z"), at(now));
+        let due = |now| due(&timing("15m"), Missed::Once, at("2026-03-01T12:00:00Z"), Timestamp::MIN, at(now));
         assert_eq!(due("2026-03-01T10:00:00Z"), Due::GoBack(at("2026-03-01T10:00:00Z")));
         assert_eq!(due("2026-03-01T11:59:30Z"), Due::Ticks(Vec::new()));
         assert_eq!(due("2026-03-01T12:00:00Z"), Due::Ticks(Vec::new()));
@@ -113,7 +114,7 @@ mod tests {
     fn an_instant_is_due_once() {
         let said = Said { cron: None, timezone: "UTC", every: None, at: Some("2026-03-01T12:00:00Z") };
         let timing = Timing::read(said, at("2026-03-01T00:00:00Z")).unwrap();
-        let due = |done: &str, now: &str| due(&timing, Missed::Once, at(done), at(now));
+        let due = |done: &str, now: &str| due(&timing, Missed::Once, at(done), Timestamp::MIN, at(now));
         let fire = Tick { at: at("2026-03-01T12:00:00Z"), action: Action::Fire };
         assert_eq!(due("2026-03-01T11:00:00Z", "2026-03-01T12:00:00Z"), Due::Ticks(vec![fire]));
         assert_eq!(due("2026-03-01T12:00:00Z", "2026-03-01T12:00:01Z"), Due::Ticks(Vec::new()));

@@ -12,7 +12,7 @@ mod record;
 pub mod timing;
 mod worker;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
@@ -44,12 +44,14 @@ pub struct Schedules {
     ids: Arc<dyn IdSource>,
     messages: Arc<Messages>,
     changed: Notify,
+    /// When this process began to run; if the clock was set back since, the time to which.
+    since: Mutex<Timestamp>,
 }
 
 impl Schedules {
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, ids: Arc<dyn IdSource>, messages: Arc<Messages>) -> Self {
-        Self { store, ids, messages, changed: Notify::new() }
+    pub fn new(store: Arc<dyn Store>, ids: Arc<dyn IdSource>, messages: Arc<Messages>, since: Timestamp) -> Self {
+        Self { store, ids, messages, changed: Notify::new(), since: Mutex::new(since) }
     }
 
     /// All of them, in the order of their names.

@@ -1,6 +1,6 @@
 //! The worker: looks what is due, makes the messages, and sleeps until the next run.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tidings_core::time::{Clock, Timestamp};
@@ -46,9 +46,16 @@ impl Schedules {
         }
     }
 
+    fn running_since(&self, now: Timestamp) -> Timestamp {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        *since = now.min(*since);
+        *since
+    }
+
     /// Does everything that is due at `now`. Called twice, it does nothing the second time; called by two at once, each
     /// run is made by one of them.
     pub async fn activate(&self, now: Timestamp) -> Result<Status, Error> {
+        let since = self.running_since(now);
         let mut status = Status::default();
         for schedule in self.list().await? {
             if !schedule.definition.enabled {
@@ -58,7 +65,7 @@ impl Schedules {
                 tracing::warn!(schedule = schedule.name, "the schedule's timing cannot be read; it is left out");
                 continue;
             };
-            match due(&timing, schedule.definition.missed, schedule.done_until, now) {
+            match due(&timing, schedule.definition.missed, schedule.done_until, since, now) {
                 Due::GoBack(to) => {
                     tracing::warn!(schedule = schedule.name, from = %schedule.done_until, %to, "the clock was set back");
                     self.attempt(vec![schedule.moved(to)]).await?;

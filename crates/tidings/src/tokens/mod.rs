@@ -1,5 +1,6 @@
 //! Tokens: who may call, and what (SX-20). Stored hashed, compared in constant time, shown once.
 
+mod held;
 pub mod http;
 mod record;
 mod scope;
@@ -14,8 +15,10 @@ use subtle::ConstantTimeEq;
 use tidings_core::ids::IdSource;
 use tidings_core::time::{Clock, Timestamp};
 use tidings_store::{Error, Query, Store, Write};
+use tokio::sync::watch;
 use uuid::Uuid;
 
+pub use held::while_held;
 pub use record::{Token, table};
 pub use scope::{ANY_USER, Scope};
 
@@ -59,17 +62,19 @@ pub struct Tokens {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
     known: RwLock<HashMap<String, (Arc<Token>, Duration)>>,
+    /// Told when a token was revoked here.
+    revoked: watch::Sender<()>,
 }
 
 impl Tokens {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>) -> Self {
-        Self { store, clock, ids, known: RwLock::default() }
+        Self { store, clock, ids, known: RwLock::default(), revoked: watch::Sender::default() }
     }
 
     /// The caller behind a bearer token, if it is known, unchanged and not expired.
     pub async fn recognise(&self, bearer: &str) -> Result<Option<Caller>, Error> {
         let Some((id, secret)) = split(bearer) else { return Ok(None) };
-        let Some(token) = self.find(id).await? else { return Ok(None) };
+        let Some(token) = self.find(id, BELIEVED).await? else { return Ok(None) };
         let hash = digest(secret);
         let same = bool::from(hash.as_ref().ct_eq(&token.hash));
         let expired = token.expires_at.is_some_and(|at| at <= self.clock.now());
@@ -78,7 +83,12 @@ impl Tokens {
 
     /// The caller that a token of this id is, if it is known and not expired. For those who have shown it before.
     pub async fn holder(&self, id: &str) -> Result<Option<Caller>, Error> {
-        let token = self.find(id).await?;
+        self.holder_within(id, BELIEVED).await
+    }
+
+    /// The same, by what is known no longer than `believed`.
+    async fn holder_within(&self, id: &str, believed: Duration) -> Result<Option<Caller>, Error> {
+        let token = self.find(id, believed).await?;
         let now = self.clock.now();
         Ok(token.filter(|token| token.expires_at.is_none_or(|at| at > now)).map(|token| Caller { token }))
     }
@@ -148,17 +158,18 @@ impl Tokens {
 
     pub fn forget(&self, id: &str) {
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.revoked.send_replace(());
     }
 
-    async fn find(&self, id: &str) -> Result<Option<Arc<Token>>, Error> {
+    async fn find(&self, id: &str, believed: Duration) -> Result<Option<Arc<Token>>, Error> {
         let now = self.clock.monotonic();
         if let Some((token, at)) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(id)
-            && now.saturating_sub(*at) < BELIEVED
+            && now.saturating_sub(*at) < believed
         {
             return Ok(Some(Arc::clone(token)));
         }
         let Some(token) = self.get(id).await?.map(Arc::new) else {
-            self.forget(id);
+            self.known.write().unwrap_or_else(PoisonError::into_inner).remove(id);
             return Ok(None);
         };
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);

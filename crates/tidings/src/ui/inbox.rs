@@ -23,7 +23,7 @@ use crate::inbox::mark::Mark;
 use crate::inbox::record::ALL;
 use crate::inbox::{Filter, Place, Status};
 use crate::rules::notice::is_user;
-use crate::tokens::{ANY_USER, Scope};
+use crate::tokens::{ANY_USER, Scope, while_held};
 use crate::workers::turned_true;
 
 const PAGE: usize = 20;
@@ -240,7 +240,7 @@ async fn stream(State(services): State<Services>, visitor: Visitor, mut params: 
     let listener = services.inbox.live.listen(&user);
     let filter = Filter { user, status, ..Filter::default() };
     let stop = services.workers.stopping();
-    let start = (services, visitor, listener, filter, stop);
+    let start = (services.clone(), visitor.clone(), listener, filter, stop);
     let frames = futures_util::stream::unfold(start, |(services, visitor, listener, filter, mut stop)| async move {
         let waited = tokio::select! {
             waited = tokio::time::timeout(KEEP_ALIVE, listener.news().notified()) => waited,
@@ -256,5 +256,6 @@ async fn stream(State(services): State<Services>, visitor: Visitor, mut params: 
         };
         Some((Ok::<_, Infallible>(Bytes::from(frame)), (services, visitor, listener, filter, stop)))
     });
+    let frames = while_held(&services, &visitor.session.caller.token.id, frames);
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
 }

@@ -118,11 +118,12 @@ pub fn frame(name: &str, text: &str) -> String {
 
 async fn stream(
     State(services): State<Services>,
+    visitor: Visitor,
     uri: Uri,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Problem> {
-    live(services, &uri, &headers, params, |heard| match heard {
+    live(services, &visitor.session.caller, &uri, &headers, params, |heard| match heard {
         Heard::Event(event) => frame("row", &row_of(&event.json, None).into_string()),
         Heard::Gap(missed) => frame("gap", &missed.to_string()),
     })

@@ -21,7 +21,7 @@ use crate::figures::{Counts, Series, Span};
 use crate::http::{Params, Problem};
 use crate::incidents::state::State as Incident;
 use crate::messages::counters;
-use crate::tokens::Scope;
+use crate::tokens::{Scope, while_held};
 use crate::workers::turned_true;
 
 /// Incidents that are counted; more are shown as that many and more.
@@ -205,10 +205,10 @@ fn figure(name: &str, value: &str, unit: &str, below: &str, kind: &str, to: &str
 }
 
 /// The page's figures again and again, while it is open.
-async fn stream(State(services): State<Services>, mut params: Params) -> Result<Response, Problem> {
+async fn stream(State(services): State<Services>, visitor: Visitor, mut params: Params) -> Result<Response, Problem> {
     let span = span(&mut params)?;
     let stop = services.workers.stopping();
-    let frames = futures_util::stream::unfold((services, stop), move |(services, mut stop)| async move {
+    let frames = futures_util::stream::unfold((services.clone(), stop), move |(services, mut stop)| async move {
         tokio::select! {
             () = tokio::time::sleep(EVERY) => {}
             () = turned_true(&mut stop) => return None,
@@ -219,5 +219,6 @@ async fn stream(State(services): State<Services>, mut params: Params) -> Result<
         };
         Some((Ok::<_, Infallible>(Bytes::from(frame)), (services, stop)))
     });
+    let frames = while_held(&services, &visitor.session.caller.token.id, frames);
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
 }

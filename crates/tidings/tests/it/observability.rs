@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::support::{Client, TestServer, event};
+use crate::support::{Answer, Client, TestServer, event};
 
 // SX-22
 #[tokio::test]
@@ -94,6 +94,27 @@ async fn metrics_are_valid_and_count_what_happens() {
     assert!((after["tidings_store_ready"] - 1.0).abs() < f64::EPSILON);
     assert!(after["tidings_http_connections"] >= 1.0);
     assert!(after["tidings_store_disk_bytes"] > 0.0);
+}
+
+// SX-22: an older Prometheus gets the format it asks for.
+#[tokio::test]
+async fn metrics_come_as_plain_text_if_that_is_asked_for() {
+    let server = TestServer::start().await;
+    server.client().send(&event("a")).await;
+    let ask = |accept: &'static str| {
+        let request = server.client().request(reqwest::Method::GET, "/metrics").header("accept", accept);
+        async move { Answer::to(request).await.expect(200) }
+    };
+    let plain = ask("text/plain;version=0.0.4;q=0.5,*/*;q=0.1").await;
+    assert_eq!(plain.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    let text = plain.text();
+    assert!(text.contains("# TYPE tidings_events_total counter\n"), "{text}");
+    assert!(text.contains("# HELP tidings_events_total "), "{text}");
+    assert!(text.contains("\ntidings_events_total{result=\"accepted\"} 1\n"), "{text}");
+    assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+    for both in ["application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", "*/*"] {
+        assert!(ask(both).await.header("content-type").starts_with("application/openmetrics-text"), "{both}");
+    }
 }
 
 // SX-22: names that callers choose do not become labels.

@@ -190,6 +190,21 @@ async fn a_huge_header_is_431() {
     server.client().get("/healthz").await.expect(200);
 }
 
+// SX-27: and counted to the byte.
+#[tokio::test]
+async fn a_head_has_64_kib() {
+    let server = TestServer::start().await;
+    let head = raw::head("GET", "/events", server.admin_token());
+    let (_, headers) = head.split_once("\r\n").unwrap();
+    let used = "/events".len() + headers.len() + "x-huge: \r\n".len();
+    for (bytes, status) in [(65_535, 200), (65_536, 200), (65_537, 431), (100_000, 431)] {
+        let mut connection = Raw::connect(server.address).await;
+        connection.send(format!("{head}x-huge: {}\r\n\r\n", "x".repeat(bytes - used))).await;
+        connection.finish().await;
+        assert_eq!(connection.last_answer().await.status, status, "{bytes}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_no_http_at_all_is_400() {
     let server = TestServer::start().await;

@@ -1,9 +1,16 @@
 //! `GET /events/stream`: accepted events as they come.
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tidings::config::Listen;
+use tokio::time::timeout;
 
 use crate::support::raw::{self, Raw};
 use crate::support::{TestServer, event};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A stream that is known to listen: its head has come.
 async fn listen(server: &TestServer, query: &str) -> Raw {
@@ -80,4 +87,55 @@ async fn a_stream_ends_when_the_server_stops() {
 async fn a_bad_type_is_refused() {
     let server = TestServer::start().await;
     assert_eq!(server.client().get("/events/stream?type=%01").await.bad_fields(), ["type"]);
+}
+
+/// What comes of an answer until it ends.
+async fn to_its_end(mut answer: reqwest::Response) -> String {
+    let mut text = String::new();
+    while let Some(piece) = timeout(PATIENCE, answer.chunk()).await.expect("it ends").unwrap() {
+        text.push_str(std::str::from_utf8(&piece).unwrap());
+    }
+    text
+}
+
+async fn with_push() -> TestServer {
+    TestServer::start_with(|config| config.push.listen = Listen::on(SocketAddr::from(([127, 0, 0, 1], 0)))).await
+}
+
+/// Every answer without an end, opened with a token that was made for it.
+async fn open_streams(server: &TestServer) -> Vec<(String, reqwest::Response)> {
+    let new = json!({ "scopes": ["read", "user:ana"], "expires_at": "2026-03-01T13:00:00Z" });
+    let mut open = Vec::new();
+    for path in ["/events/stream", "/notifications/stream?user=ana", "/ops/json"] {
+        let made = server.client().post("/tokens", &new).await.expect(201).json();
+        let (id, token) = (made["id"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap());
+        let client = if path.starts_with("/ops") { server.push(Some(token)) } else { server.client_with(token) };
+        let answer = client.request(reqwest::Method::GET, path).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        open.push((id, answer));
+    }
+    open
+}
+
+// SX-20: who may no longer read hears nothing more.
+#[tokio::test]
+async fn a_stream_ends_when_its_token_is_revoked() {
+    let server = with_push().await;
+    for (id, answer) in open_streams(&server).await {
+        server.client().delete(&format!("/tokens/{id}")).await.expect(204);
+        server.client().send(&event("after")).await;
+        assert!(!to_its_end(answer).await.contains("after"));
+    }
+}
+
+// SX-20
+#[tokio::test]
+async fn a_stream_ends_when_its_token_expires() {
+    let server = with_push().await;
+    let open = open_streams(&server).await;
+    server.advance(2);
+    server.client().send(&event("after")).await;
+    for (_, answer) in open {
+        assert!(!to_its_end(answer).await.contains("after"));
+    }
 }

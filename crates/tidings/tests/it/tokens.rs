@@ -109,6 +109,7 @@ async fn the_text_of_a_token_is_not_in_the_store() {
 #[tokio::test]
 async fn the_first_token_is_for_its_owners_eyes_only() {
     let server = TestServer::start().await;
-    let mode = std::fs::metadata(server.data_dir().join("admin.token")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    let mode = |name: &str| std::fs::metadata(server.data_dir().join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("admin.token"), 0o600);
+    assert_eq!(mode("store"), 0o700, "and so is everything that is stored");
 }

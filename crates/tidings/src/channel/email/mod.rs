@@ -192,7 +192,7 @@ impl Report {
 
 /// `name@example.com` or `Name <name@example.com>`. Nothing that could end a line or an address early: the library
 /// checks addresses too, but a mistake there would let a stranger write our SMTP commands.
-fn mailbox(text: &str) -> Option<Mailbox> {
+pub fn mailbox(text: &str) -> Option<Mailbox> {
     let ends_a_line = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     if text.chars().any(ends_a_line) {
         return None;

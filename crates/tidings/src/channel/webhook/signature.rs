@@ -9,6 +9,9 @@ use ring::hmac;
 use tidings_core::time::Timestamp;
 
 pub(crate) const BAD_SECRET: &str = "the webhook's secret must be `whsec_` and the base64 of 24 to 64 bytes";
+/// The same of a field that somebody has just written.
+pub(crate) const SECRET_FORM: &str = "must be `whsec_` and the base64 of 24 to 64 bytes, as \
+                                      `echo whsec_$(openssl rand -base64 32)` makes one";
 /// How far the sender's clock may be from ours.
 const TOLERANCE_SECONDS: i64 = 300;
 const MAX_SIGNATURES: usize = 32;

@@ -38,7 +38,11 @@ fn the_example_parses_and_equals_the_defaults() {
 fn the_optional_settings_of_the_example_are_valid_too() {
     // The accounts can come from one place only, and the token's file is not here.
     let text = uncommented().replace("\nssm_parameter", "\n#").replace("{ file = \"devops.token\" }", "\"t\"");
-    let env = variables(&[("NTFY_TOKEN", "t"), ("WEBHOOK_SECRET", "s"), ("SES_SECRET", "s")]);
+    let env = variables(&[
+        ("NTFY_TOKEN", "t"),
+        ("WEBHOOK_SECRET", "whsec_aHVzaC1odXNoLWh1c2gtaHVzaC1odXNoLWh1c2g="),
+        ("SES_SECRET", "s"),
+    ]);
     let config = Config::parse(&text, env).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(config.rules[0].targets.len(), 7);
     assert_eq!(config.queues[0].retry, Some(Retry::default()));

@@ -29,6 +29,10 @@ name = "empty"
 name = "targets"
 pattern = [1]
 targets = [{}, { channel = "inbox" }, { channel = "email" }, { channel = "queue" }, { channel = "ticket" }]
+[[rules]]
+name = "both"
+pattern = { eventType = "x" }
+title = "{{"
 "#,
         &[
             "tidings.toml:1: `rules[0].pattern` is missing; it says which events the rule is for",
@@ -39,6 +43,9 @@ targets = [{}, { channel = "inbox" }, { channel = "email" }, { channel = "queue"
             "tidings.toml:6: `rules[1].targets[2].to` is missing; it lists the addresses",
             "tidings.toml:6: `rules[1].targets[3].entity` is missing",
             "tidings.toml:6: `rules[1].targets[4].caller` is missing",
+            "tidings.toml:7: `rules[2].targets` is missing; it says where the notice goes",
+            "tidings.toml:9: `rules[2].pattern.eventType` must be an array of values or an object, not a string",
+            "tidings.toml:10: `rules[2].title` is no template in line 1: unexpected end of input, expected expression",
         ],
     );
 }

@@ -4,7 +4,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tidings_core::message::{Input, Status};
-use tidings_store::Error;
+use tidings_store::{Error, Key, Write};
 use uuid::Uuid;
 
 use super::create::{Seed, created, created_by, request_ids};
@@ -15,6 +15,7 @@ use crate::app::Services;
 use crate::audit::Action;
 use crate::http::{CorrelationId, Json, JsonText, Problem};
 use crate::messages::Message;
+use crate::messages::dead;
 use crate::messages::transition::Refused;
 use crate::tokens::Caller;
 
@@ -46,7 +47,9 @@ pub async fn send_again(
     let again = services.messages.again(&failed, created_by(caller), new_id, services.clock.now());
     let action = Action::new("message.retry", "message", &failed.message_id)
         .details(serde_json::json!({ "message_id": again.message_id }));
-    let writes = services.messages.creation(std::slice::from_ref(&again))?;
+    let mut writes = services.messages.creation(std::slice::from_ref(&again))?;
+    // Or whoever resubmits all dead letters would send it once more (SX-08).
+    writes.push(Write::delete(dead::table(), Key::new(&failed.message_id)));
     match services.audit.record_with(&caller.name(), &correlation.0, action, writes).await {
         Ok(_) => services.messages.signals.created([&again]),
         // The same request come again: it is made.

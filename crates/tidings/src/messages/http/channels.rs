@@ -13,8 +13,9 @@ use tidings_store::Error;
 
 use crate::app::Services;
 use crate::audit::Action;
+use crate::channel::webhook::signature::{Key, SECRET_FORM};
 use crate::channel::{Notice, Outcome, Priority, webhook};
-use crate::config::Secret;
+use crate::config::{Secret, values};
 use crate::http::paging::Asked;
 use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route};
 use crate::inbox::record as inbox;
@@ -137,11 +138,17 @@ async fn test(
         }
         "ntfy" => {
             let topic = text(&fields, "topic")?.unwrap_or(&services.config.ntfy.topic);
+            values::topic(topic).map_err(|why| Problem::invalid_field("topic", why))?;
             TestAnswer::of(&name, services.senders.push(&notice, topic, now).await)
         }
         "webhook" => {
             let url = text(&fields, "url")?.ok_or_else(|| Problem::invalid_field("url", "is required"))?.to_owned();
-            let secrets = text(&fields, "secret")?.map(Secret::new).into_iter().collect();
+            values::callable(&url).map_err(|why| Problem::invalid_field("url", why))?;
+            let secret = text(&fields, "secret")?;
+            if secret.is_some_and(|secret| Key::parse(secret).is_err()) {
+                return Err(Problem::invalid_field("secret", SECRET_FORM));
+            }
+            let secrets = secret.map(Secret::new).into_iter().collect();
             let target = webhook::Target { url, secrets };
             TestAnswer::of(&name, services.senders.call(&notice, &target, now).await)
         }
@@ -252,7 +259,11 @@ fn recipients(fields: &Map<String, Value>) -> Result<Vec<String>, Problem> {
     let list = fields.get("to").and_then(Value::as_array);
     let list = list.filter(|list| (1..=MOST_RECIPIENTS).contains(&list.len()));
     let list = list.and_then(|list| list.iter().map(|to| to.as_str().map(ToOwned::to_owned)).collect());
-    list.ok_or_else(|| Problem::invalid_field("to", format!("must be a list of 1 to {MOST_RECIPIENTS} addresses")))
+    let bad = || Problem::invalid_field("to", format!("must be a list of 1 to {MOST_RECIPIENTS} addresses"));
+    let list: Vec<String> = list.ok_or_else(bad)?;
+    let wrong = list.iter().enumerate().filter(|(_, to)| !values::is_mailbox(to));
+    let wrong: Vec<_> = wrong.map(|(n, _)| FieldError::new(format!("to[{n}]"), "is no e-mail address")).collect();
+    if wrong.is_empty() { Ok(list) } else { Err(Problem::invalid(wrong)) }
 }
 
 impl TestAnswer {

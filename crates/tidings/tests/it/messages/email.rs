@@ -49,8 +49,11 @@ async fn a_retry_goes_only_to_those_who_did_not_get_it() {
     assert_eq!(failed["status"], "failed");
     assert_eq!(failed["recipients"]["a@b.example"]["delivered"], true);
     assert_eq!(failed["recipients"]["no address"]["delivered"], false);
+    // SX-08: what is sent again is no dead letter any more, or whoever resubmits them would send it once more.
+    assert_eq!(client.get("/dead-letters").await.json()["items"].as_array().unwrap().len(), 1);
     let again = client.post(&format!("{path}/retry"), &json!({})).await.expect(201).json();
     assert_eq!(again["target"]["to"], json!(["no address"]));
+    assert_eq!(client.get("/dead-letters").await.json()["items"], json!([]));
 }
 
 // An outbox that cannot be written is tried again, and only for those who are pending.

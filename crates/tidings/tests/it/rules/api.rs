@@ -14,7 +14,7 @@ fn rule() -> Value {
             { "channel": "email", "to": ["ops@example.com"] },
             { "channel": "ntfy", "topic": "ops" },
             { "channel": "ntfy" },
-            { "channel": "webhook", "url": "https://hooks.example.com/x/{{ data.id }}", "secret": "hush-hush" },
+            { "channel": "webhook", "url": "https://hooks.example.com/x/{{ data.id }}", "secret": "whsec_aHVzaC1odXNoLWh1c2gtaHVzaC1odXNoLWh1c2g=" },
             { "channel": "queue", "entity": "jobs" },
             { "channel": "ticket", "caller": "tidings" },
         ],
@@ -58,7 +58,7 @@ async fn secrets_are_never_returned_and_stay_when_hidden() {
     // What is shown can be written back: the secret stays.
     client.put("/rules/r", &made.json()).await.expect(200);
     for path in ["/rules/r", "/rules", "/audit-log", "/metrics"] {
-        assert!(!client.get(path).await.expect(200).text().contains("hush-hush"), "{path}");
+        assert!(!client.get(path).await.expect(200).text().contains("aHVzaC1odXNo"), "{path}");
     }
     let mut other = made.json();
     other["targets"][5]["url"] = json!("https://elsewhere.example.com/");
@@ -85,6 +85,9 @@ async fn every_failing_field_is_named_with_its_place() {
             { "channel": "queue" },
             { "channel": "ticket", "caller": "", "to": [] },
             "x",
+            { "channel": "webhook", "url": "https://user:word@h.example/", "secret": "my-secret" },
+            { "channel": "webhook", "url": "http://[::1%25lo]/" },
+            { "channel": "email", "to": ["a..b@c.d"] },
         ],
         "title": "{{ data.",
         "text": "{% set x = 1 %}",
@@ -113,6 +116,10 @@ async fn every_failing_field_is_named_with_its_place() {
         "targets[9].to",
         "targets[9].caller",
         "targets[10]",
+        "targets[11].url",
+        "targets[11].secret",
+        "targets[12].url",
+        "targets[13].to[0]",
     ] {
         assert!(fields.contains(&field.to_owned()), "{field} is not in {fields:?}");
     }

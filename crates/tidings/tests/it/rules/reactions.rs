@@ -8,6 +8,8 @@ use tidings::inbox::{Kind, Status};
 use super::Rig;
 use crate::support::{TestServer, encode};
 
+const HUSH: &str = "whsec_aHVzaC1odXNoLWh1c2gtaHVzaC1odXNoLWh1c2g=";
+
 // S001-51, S001-54 to S001-57, SX-02
 #[tokio::test]
 async fn every_target_gets_what_is_its_own() {
@@ -16,7 +18,7 @@ async fn every_target_gets_what_is_its_own() {
         { "channel": "inbox", "users": ["u1", "{{ data.user }}"] },
         { "channel": "email", "to": ["ops@example.com", "{{ data.mail }}"] },
         { "channel": "ntfy" },
-        { "channel": "webhook", "url": "https://h.example/{{ data.user }}", "secret": "hush" },
+        { "channel": "webhook", "url": "https://h.example/{{ data.user }}", "secret": HUSH },
         { "channel": "queue", "entity": "jobs" },
         { "channel": "ticket", "caller": "{{ data.user }}" },
     ]);
@@ -38,7 +40,7 @@ async fn every_target_gets_what_is_its_own() {
     assert_eq!(of("email").payload["html"], "<b>&lt;script&gt;</b>");
     assert_eq!(json!(of("ntfy").target), json!({ "topic": "tidings" }));
     assert_eq!(json!(of("webhook").target), json!({ "url": "https://h.example/u%2F2" }));
-    assert_eq!(of("webhook").secret.as_ref().unwrap().expose(), "hush");
+    assert_eq!(of("webhook").secret.as_ref().unwrap().expose(), HUSH);
     assert_eq!(json!(of("queue").target), json!({ "entity": "jobs" }));
     assert_eq!(json!(of("ticket").target), json!({ "caller": "u/2" }));
     for message in &messages {

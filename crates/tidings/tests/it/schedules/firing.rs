@@ -28,10 +28,15 @@ impl World {
     }
 
     fn scheduler(&self) -> Schedules {
+        self.started(Timestamp::MIN)
+    }
+
+    /// One in a process that began to run then.
+    fn started(&self, since: Timestamp) -> Schedules {
         let text = "[[message_types]]\nname = \"scheduler_test\"\nschema = { type = \"object\" }\n";
         let config = Config::parse(text, std::iter::empty()).unwrap();
         let messages = Messages::new(Arc::clone(&self.store), &config, Vec::new()).unwrap();
-        Schedules::new(Arc::clone(&self.store), Arc::new(SystemIds::default()), Arc::new(messages))
+        Schedules::new(Arc::clone(&self.store), Arc::new(SystemIds::default()), Arc::new(messages), since)
     }
 
     async fn put(&self, name: &str, body: Value, now: &str) {
@@ -120,6 +125,31 @@ async fn a_clock_set_ahead_follows_the_policy() {
         let skipped = last.iter().filter(|run| run.outcome == Outcome::Skipped).count();
         assert_eq!(skipped, usize::from(missed == "skip"));
     }
+}
+
+// S002-66: what fell into a time when nothing was running is missed, however short that was.
+#[tokio::test]
+async fn a_short_time_without_a_process_follows_the_policy_too() {
+    for (missed, made) in [("skip", 0), ("once", 1), ("all", 4)] {
+        let world = World::new();
+        world.put("hello", every("5s", missed), "2026-03-01T12:00:00Z").await;
+        let before = world.started(at("2026-03-01T12:00:00Z"));
+        assert_eq!(before.activate(at("2026-03-01T12:00:05Z")).await.unwrap().fired, 1, "{missed}");
+        let after = world.started(at("2026-03-01T12:00:27Z"));
+        assert_eq!(after.activate(at("2026-03-01T12:00:28Z")).await.unwrap().fired, made, "{missed}");
+        assert_eq!(after.activate(at("2026-03-01T12:00:36Z")).await.unwrap().fired, 2, "{missed}: it was running");
+    }
+}
+
+// S002-66: a clock that is set back does not make what comes by again missed.
+#[tokio::test]
+async fn what_comes_by_again_is_on_time() {
+    let world = World::new();
+    world.put("hello", every("5s", "skip"), "2026-03-01T08:00:00Z").await;
+    let process = world.started(at("2026-03-01T12:00:27Z"));
+    assert_eq!(process.activate(at("2026-03-01T12:00:28Z")).await.unwrap().fired, 0);
+    assert_eq!(process.activate(at("2026-03-01T10:00:01Z")).await.unwrap().fired, 0);
+    assert_eq!(process.activate(at("2026-03-01T10:00:06Z")).await.unwrap().fired, 1);
 }
 
 // S002-66: every minute of both nights in Berlin.
