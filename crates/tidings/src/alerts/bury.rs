@@ -3,8 +3,9 @@
 
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
-use tidings_core::envelope::Envelope;
+use tidings_core::envelope::{Envelope, check_name};
 use tidings_core::json::check_depth;
+use tidings_core::limits::CORRELATION_CHARS;
 use tidings_core::message::Status;
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Write};
@@ -44,7 +45,8 @@ impl Refused {
 }
 
 impl Alerts {
-    /// Keeps a refused event. The same text is the same letter, and comes once within the window for duplicates.
+    /// Keeps a refused event. The same id, or without one the same text, is the same letter, and comes once within the
+    /// window for duplicates.
     pub(super) async fn bury(
         &self,
         ingest: &Ingest,
@@ -55,9 +57,12 @@ impl Alerts {
     ) -> Result<(), Error> {
         let Found::Entry { text, id } = found else { return Ok(()) };
         let reason = receipt.reason();
-        let hash = digest(&SHA256, text.as_bytes());
+        let hash = digest(&SHA256, receipt.event_id.as_deref().unwrap_or(text).as_bytes());
         let name = Uuid::new_v5(&Uuid::NAMESPACE_OID, hash.as_ref());
         let entry = entry_of(text);
+        let own = entry.get("correlationId").and_then(Value::as_str);
+        let own = own.filter(|own| check_name(own, CORRELATION_CHARS).is_ok()).map(ToOwned::to_owned);
+        let correlation_id = own.as_deref().unwrap_or(correlation_id);
         let mut payload = Map::from_iter([(ENTRY.to_owned(), entry.clone())]);
         payload.extend(id.as_ref().map(|id| (ID.to_owned(), id.as_str().into())));
         let shown = if text.len() <= SHOWN_BYTES { entry } else { "left out: too large".into() };
