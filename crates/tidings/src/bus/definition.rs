@@ -9,6 +9,7 @@ use tidings_core::retry::{Policy, Strategy};
 
 use super::filter;
 use super::state::Settings;
+use crate::channel::webhook::signature::{Key, SECRET_FORM};
 use crate::config::bus as configured;
 use crate::config::values;
 
@@ -24,7 +25,6 @@ pub const RULES: usize = 100;
 /// Characters of a rule's name.
 const RULE_NAME_CHARS: usize = 50;
 const URL_CHARS: usize = 2048;
-const SECRET_CHARS: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -407,7 +407,7 @@ impl Reader<'_> {
         let url = fields.get("url").and_then(Value::as_str).unwrap_or_default();
         if url.len() > URL_CHARS {
             self.wrong("push.url", format!("must have at most {URL_CHARS} characters"));
-        } else if let Err(why) = values::url(url, &["http", "https"]) {
+        } else if let Err(why) = values::callable(url) {
             self.wrong("push.url", why);
         }
         let secret = match fields.get("secret").filter(|value| !value.is_null()) {
@@ -419,9 +419,9 @@ impl Reader<'_> {
                 }
                 kept
             }
-            Some(Value::String(text)) if (1..=SECRET_CHARS).contains(&text.len()) => Some(text.clone()),
+            Some(Value::String(text)) if Key::parse(text).is_ok() => Some(text.clone()),
             Some(_) => {
-                self.wrong("push.secret", format!("must be a string of 1 to {SECRET_CHARS} characters"));
+                self.wrong("push.secret", SECRET_FORM);
                 None
             }
         };

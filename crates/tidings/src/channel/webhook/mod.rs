@@ -37,6 +37,8 @@ pub struct Call<'a> {
     pub correlation_id: &'a str,
     pub trace_id: Option<&'a str>,
     pub content_type: &'a str,
+    /// What else goes with it. What the channel says of itself comes first.
+    pub headers: HeaderMap,
     pub body: Bytes,
 }
 
@@ -60,6 +62,7 @@ impl Sender {
             correlation_id: &notice.correlation_id,
             trace_id: notice.trace_id.as_deref(),
             content_type: "application/json",
+            headers: HeaderMap::new(),
             body: body(notice),
         };
         self.call(call, target, now).await
@@ -106,7 +109,7 @@ fn outcome(status: u16, headers: &HeaderMap, now: Timestamp) -> Outcome {
 
 fn headers(call: &Call<'_>, target: &Target, now: Timestamp) -> Result<HeaderMap, &'static str> {
     let value = |text: &str| HeaderValue::from_str(text).map_err(|_| "its id does not fit in a header");
-    let mut headers = HeaderMap::new();
+    let mut headers = call.headers.clone();
     let content_type = HeaderValue::from_str(call.content_type);
     headers.insert(CONTENT_TYPE, content_type.unwrap_or(HeaderValue::from_static("application/octet-stream")));
     headers.insert(HeaderName::from_static("webhook-id"), value(call.id)?);

@@ -156,6 +156,7 @@ impl Senders {
             correlation_id: &message.correlation_id,
             trace_id: message.trace_id.as_deref(),
             content_type: &content_type,
+            headers: push::headers_of(&message.payload),
             body,
         };
         sender.call(call, target, now).await

@@ -92,8 +92,7 @@ async fn a_push_subscription_makes_webhook_messages() {
     let server = TestServer::start().await;
     let client = server.client();
     client.put("/bus/t", &json!({ "kind": "topic" })).await.expect(201);
-    let push =
-        json!({ "push": { "url": "https://hooks.example.com/orders", "secret": "whsec_c2VjcmV0c2VjcmV0c2VjcmV0" } });
+    let push = json!({ "push": { "url": "https://hooks.example.com/orders", "secret": "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0" } });
     let made = client.put("/bus/t/subscriptions/hook", &push).await.expect(201).json();
     assert_eq!(made["push"]["secret"], "***");
     let subscription = server.services.bus.subscription("t", "hook").unwrap();
