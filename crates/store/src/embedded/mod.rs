@@ -275,7 +275,7 @@ impl Store for Embedded {
             }
         }
         // Most requests bring one event, and one answer needs no list.
-        let decided = if let (1, Some(plan)) = (plans.len(), plans.pop_if(|_| answers.len() == 1)) {
+        let decided = if let Some(plan) = plans.pop_if(|_| answers.len() == 1) {
             self.submit(|reply| Request::Transact(plan, reply)).await.map(|decided| vec![decided])
         } else {
             self.submit(|reply| Request::Each(plans, reply)).await

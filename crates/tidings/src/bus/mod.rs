@@ -39,6 +39,7 @@
 //! writes carry its epoch as a condition, and `Prepared` is the one place they all pass. Whoever else has a message for a
 //! line posts it (`posts`), and calls that need what is in memory are forwarded to the node that has it.
 
+mod carry;
 pub mod declared;
 mod deferred;
 pub mod definition;

@@ -99,7 +99,9 @@ impl State {
             let Ok(left) = Duration::try_from(due.duration_since(now.wall)) else { continue };
             let until = now.monotonic + left;
             if left.is_zero() {
-            } else if settings.ordered {
+                continue;
+            }
+            if settings.ordered {
                 self.paused.entry(key.clone()).or_insert(until);
             } else if settings.keeps_place() && lane == LaneId::Main && self.main.take(*position).is_some() {
                 self.resting.insert(*position, until);

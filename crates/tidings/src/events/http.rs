@@ -4,9 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -22,7 +21,7 @@ use crate::business::{self, service_requests::notify};
 use crate::http::{CorrelationId, End, IdempotencySeed, Json, Param, Params, Problem, RequestIds, Route, paging};
 use crate::ingest::{self, Receipt, Received};
 use crate::rules::{Outcome, fanout};
-use crate::tokens::{Caller, Scope, while_held};
+use crate::tokens::{Caller, Scope, event_stream};
 use crate::workers::turned_true;
 
 /// How often a silent stream shows that it is alive.
@@ -310,6 +309,5 @@ pub async fn live(
         }
     });
     let frames = services.with_other_nodes(frames, uri, headers).await;
-    let frames = while_held(&services, &caller.token.id, frames);
-    Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
+    Ok(event_stream(&services, caller, frames))
 }

@@ -1,7 +1,5 @@
 //! `/healthz`, `/readyz`, `/metrics`, `/openapi.json`.
 
-use std::collections::HashSet;
-
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -10,6 +8,7 @@ use serde::Serialize;
 use tidings_store::Health;
 
 use super::extract::Json;
+use super::metrics;
 use super::problem::Problem;
 use super::route::Route;
 use crate::app::Services;
@@ -25,7 +24,7 @@ pub fn routes() -> Vec<Route> {
             .public()
             .answer::<Status>(200, "Ready")
             .answer_empty(503, "Not ready; the detail says why"),
-        Route::new(Method::GET, "/metrics", "Metrics in Prometheus's text form", metrics)
+        Route::new(Method::GET, "/metrics", "Metrics in Prometheus's text form", show_metrics)
             .scopes(&[Scope::Read])
             .answer_as::<String>(200, "The metrics", "application/openmetrics-text"),
         Route::new(Method::GET, "/openapi.json", "This description", description)
@@ -57,7 +56,7 @@ async fn ready(State(services): State<Services>) -> Result<impl IntoResponse, Pr
     }
 }
 
-async fn metrics(State(services): State<Services>, headers: HeaderMap) -> Response {
+async fn show_metrics(State(services): State<Services>, headers: HeaderMap) -> Response {
     services.metrics.store_ready.set(i64::from(services.store.health() == Health::Ready));
     if let Some(embedded) = &services.embedded {
         services.metrics.store_sequence.set(i64::try_from(embedded.sequence()).unwrap_or(i64::MAX));
@@ -68,33 +67,11 @@ async fn metrics(State(services): State<Services>, headers: HeaderMap) -> Respon
     // Who asks for the older format only, and does not take the newer one as well, gets it.
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (content_type, text) = if accepted.contains("text/plain") && !accepted.contains("openmetrics") {
-        ("text/plain; version=0.0.4; charset=utf-8", plain_metrics(&text))
+        ("text/plain; version=0.0.4; charset=utf-8", metrics::plain(&text))
     } else {
         ("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
     };
     ([(header::CONTENT_TYPE, content_type)], text).into_response()
-}
-
-/// Metrics in Prometheus' own text format, in which a counter is described by the name that its samples have.
-fn plain_metrics(open: &str) -> String {
-    let mut out = String::with_capacity(open.len());
-    let mut counters = HashSet::new();
-    for line in open.lines().filter(|line| line.starts_with("# TYPE ") && line.ends_with(" counter")) {
-        counters.extend(line.split(' ').nth(2));
-    }
-    for line in open.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
-        match line.strip_prefix("# ").and_then(|rest| rest.split_once(' ')?.1.split_once(' ')) {
-            Some((name, rest)) if counters.contains(name) => {
-                let kind = if line.starts_with("# TYPE ") { "TYPE" } else { "HELP" };
-                out.push_str(&format!("# {kind} {name}_total {rest}\n"));
-            }
-            _ => {
-                out.push_str(line);
-                out.push('\n');
-            }
-        }
-    }
-    out
 }
 
 async fn description() -> impl IntoResponse {

@@ -1,5 +1,6 @@
 //! Prometheus metrics (SX-22): one registry for each server, so that two in one process do not mix.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -165,6 +166,29 @@ impl RouteMetrics {
         }
         self.seconds.observe(took.as_secs_f64());
     }
+}
+
+/// Metrics in Prometheus' own text format, in which a counter is described by the name that its samples have.
+#[must_use]
+pub fn plain(open: &str) -> String {
+    let mut out = String::with_capacity(open.len());
+    let mut counters = HashSet::new();
+    for line in open.lines().filter(|line| line.starts_with("# TYPE ") && line.ends_with(" counter")) {
+        counters.extend(line.split(' ').nth(2));
+    }
+    for line in open.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
+        match line.strip_prefix("# ").and_then(|rest| rest.split_once(' ')?.1.split_once(' ')) {
+            Some((name, rest)) if counters.contains(name) => {
+                let kind = if line.starts_with("# TYPE ") { "TYPE" } else { "HELP" };
+                out.push_str(&format!("# {kind} {name}_total {rest}\n"));
+            }
+            _ => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    out
 }
 
 /// The store's group commits, as metrics.

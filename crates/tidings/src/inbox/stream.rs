@@ -5,10 +5,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use bytes::Bytes;
 use tidings_store::{Item, Store};
 use tokio::sync::watch;
@@ -18,7 +17,7 @@ use super::live::{Listener, Position};
 use super::view;
 use crate::app::Services;
 use crate::http::{Params, Problem};
-use crate::tokens::{Caller, while_held};
+use crate::tokens::{Caller, event_stream};
 use crate::workers::turned_true;
 
 /// How often a silent stream shows that it is alive, and looks for what another node has stored.
@@ -71,8 +70,7 @@ pub async fn stream(
         let frame = sending.frame().await?;
         Some((Ok::<_, Infallible>(Bytes::from(frame)), sending))
     });
-    let frames = while_held(&services, &caller.token.id, frames);
-    Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
+    Ok(event_stream(&services, &caller, frames))
 }
 
 impl Sending {

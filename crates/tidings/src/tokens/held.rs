@@ -1,11 +1,17 @@
 //! Answers without an end, which end with the token of whoever asked for them (SX-20).
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use tokio::sync::watch;
 
+use super::Caller;
 use crate::app::Services;
 
 /// How often to look whether the token still holds, where nothing is sent: it may have expired, or another node may have
@@ -13,6 +19,15 @@ use crate::app::Services;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long what a look found is believed. With the time between two looks: five seconds at the most.
 const BELIEVED: Duration = Duration::from_secs(3);
+
+/// Server-Sent Events for a caller, until the token is revoked or expires.
+pub fn event_stream<S>(services: &Services, caller: &Caller, frames: S) -> Response
+where
+    S: Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+{
+    let frames = while_held(services, &caller.token.id, frames);
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response()
+}
 
 struct Held<S> {
     frames: Pin<Box<S>>,

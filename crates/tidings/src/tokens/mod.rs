@@ -18,7 +18,7 @@ use tidings_store::{Error, Query, Store, Write};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-pub use held::while_held;
+pub use held::{event_stream, while_held};
 pub use record::{Token, table};
 pub use scope::{ANY_USER, Scope};
 

@@ -3,9 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
@@ -23,7 +21,7 @@ use crate::inbox::mark::Mark;
 use crate::inbox::record::ALL;
 use crate::inbox::{Filter, Place, Status};
 use crate::rules::notice::is_user;
-use crate::tokens::{ANY_USER, Scope, while_held};
+use crate::tokens::{ANY_USER, Scope, event_stream};
 use crate::workers::turned_true;
 
 const PAGE: usize = 20;
@@ -256,6 +254,5 @@ async fn stream(State(services): State<Services>, visitor: Visitor, mut params: 
         };
         Some((Ok::<_, Infallible>(Bytes::from(frame)), (services, visitor, listener, filter, stop)))
     });
-    let frames = while_held(&services, &visitor.session.caller.token.id, frames);
-    Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
+    Ok(event_stream(&services, &visitor.session.caller, frames))
 }

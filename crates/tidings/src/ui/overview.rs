@@ -3,9 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
@@ -21,7 +19,7 @@ use crate::figures::{Counts, Series, Span};
 use crate::http::{Params, Problem};
 use crate::incidents::state::State as Incident;
 use crate::messages::counters;
-use crate::tokens::{Scope, while_held};
+use crate::tokens::{Scope, event_stream};
 use crate::workers::turned_true;
 
 /// Incidents that are counted; more are shown as that many and more.
@@ -219,6 +217,5 @@ async fn stream(State(services): State<Services>, visitor: Visitor, mut params: 
         };
         Some((Ok::<_, Infallible>(Bytes::from(frame)), (services, stop)))
     });
-    let frames = while_held(&services, &visitor.session.caller.token.id, frames);
-    Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response())
+    Ok(event_stream(&services, &visitor.session.caller, frames))
 }
