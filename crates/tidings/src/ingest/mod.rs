@@ -13,6 +13,7 @@ use tidings_core::ids::IdSource;
 use tidings_core::time::{Clock, Timestamp};
 use tidings_store::{Error, FailedCondition, Item, Store, Write, limits};
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 pub use read::{Bad, Draft, Limits, Received, read_events};
 
@@ -277,7 +278,7 @@ impl Ingest {
         arrival: &Arrival,
         json: String,
         rules: Vec<Arc<Rule>>,
-        silent: &BTreeSet<String>,
+        silent: &BTreeSet<Uuid>,
         now: Timestamp,
     ) -> Result<(Vec<Write>, Noted), Error> {
         let Arrival { envelope, with } = arrival;
@@ -305,7 +306,7 @@ impl Ingest {
             noted.announcement = noted.announcement.map(|json| with_outcome(json, envelope, &text));
             new.outcome = Some(text);
             let own = 2 + usize::from(note_day.is_some());
-            let markers = markers.into_iter().map(|(place, rule)| (place + own, rule)).collect();
+            let markers = markers.into_iter().map(|(place, window)| (place + own, window)).collect();
             let json = new.json.clone();
             noted.reacted = Some(Box::new(Reacted { json, rules, markers, outcome, messages, told, bus }));
         }
@@ -320,8 +321,8 @@ impl Ingest {
         Ok((writes, noted))
     }
 
-    /// Where rules said the same not long ago, the event's transaction failed on their windows alone: does it again
-    /// without what those rules would have caused.
+    /// Where rules told somebody the same not long ago, the event's transaction failed on those windows alone: does it
+    /// again without what they keep back.
     async fn without_repeats(
         &self,
         arrival: &Arrival,
@@ -333,7 +334,7 @@ impl Ingest {
         while let (Err(error @ Error::Conflict { .. }), Some(reacted)) = (&outcome, noted.reacted.as_mut()) {
             let repeats = reacted.markers.iter().filter(|(place, _)| error.conflict_on(*place).is_some());
             let before = silent.len();
-            silent.extend(repeats.map(|(_, rule)| rule.clone()));
+            silent.extend(repeats.map(|(_, window)| *window));
             if error.conflict_on(0).is_some() || silent.len() == before {
                 break;
             }
@@ -435,8 +436,8 @@ struct Noted {
 struct Reacted {
     json: String,
     rules: Vec<Arc<Rule>>,
-    /// The writes of the transaction that open windows, and whose.
-    markers: Vec<(usize, String)>,
+    /// The writes of the transaction that open windows, and which.
+    markers: Vec<(usize, Uuid)>,
     outcome: Outcome,
     messages: Vec<Message>,
     /// Users with a new inbox entry.

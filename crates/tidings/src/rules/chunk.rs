@@ -8,12 +8,18 @@ use futures_util::future::{BoxFuture, FutureExt, MaybeDone, maybe_done};
 use tidings_store::{Error, Store, Table, Write};
 
 use super::job::{Cursor, Job};
+use super::window::Windows;
 use crate::inbox::record::Stamp;
 use crate::messages::Message;
 
 /// Something to be stored by a job.
 pub enum Piece {
-    Entry { user: String, stamp: Arc<Stamp> },
+    /// One of a user whom the event names opens the user's window first, if the rule has windows.
+    Entry {
+        user: String,
+        stamp: Arc<Stamp>,
+        window: Option<Box<Write>>,
+    },
     Message(Box<Message>),
 }
 
@@ -21,6 +27,8 @@ pub enum Piece {
 pub struct Chunk {
     pub pieces: Vec<Piece>,
     pub after: Cursor,
+    /// How many pieces were taken out of it because their windows are open.
+    pub repeats: u64,
 }
 
 type Results = Vec<Result<(), Error>>;
@@ -51,9 +59,13 @@ impl Flight {
 
 impl Chunk {
     /// The entries of some users, after which the job stands at the last of them.
-    pub fn of(job: &Job, users: &[String], stamp: &Arc<Stamp>) -> Self {
-        let pieces = users.iter().map(|user| Piece::Entry { user: user.clone(), stamp: Arc::clone(stamp) }).collect();
-        Self { pieces, after: Cursor { after: users.last().cloned(), ..job.cursor.clone() } }
+    pub fn of(job: &Job, users: &[String], stamp: &Arc<Stamp>, windows: Option<&Windows<'_>>) -> Self {
+        let pieces = users.iter().map(|user| {
+            let window = windows.map(|windows| Box::new(windows.open(windows.user(user))));
+            Piece::Entry { user: user.clone(), stamp: Arc::clone(stamp), window }
+        });
+        let after = Cursor { after: users.last().cloned(), ..job.cursor.clone() };
+        Self { pieces: pieces.collect(), after, repeats: 0 }
     }
 
     /// How many inbox entries it has.
@@ -66,9 +78,14 @@ impl Piece {
     /// How many writes it takes.
     pub fn width(&self) -> usize {
         match self {
-            Self::Entry { .. } => 2,
+            Self::Entry { window, .. } => 2 + usize::from(window.is_some()),
             Self::Message(_) => 1,
         }
+    }
+
+    /// Whether the first of its writes opens a window.
+    pub fn has_window(&self) -> bool {
+        matches!(self, Self::Entry { window: Some(_), .. })
     }
 
     pub fn message(&self) -> Option<&Message> {
@@ -88,7 +105,10 @@ impl Piece {
 
     pub fn add_to(&self, writes: &mut Vec<Write>, messages: &Table) -> Result<(), Error> {
         match self {
-            Self::Entry { user, stamp } => writes.extend(stamp.writes(user)),
+            Self::Entry { user, stamp, window } => {
+                writes.extend(window.as_deref().cloned());
+                writes.extend(stamp.writes(user));
+            }
             Self::Message(message) => writes.push(Write::insert(messages, message.to_item()?)),
         }
         Ok(())

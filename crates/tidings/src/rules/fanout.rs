@@ -3,16 +3,17 @@
 //! A crash loses nothing: the next start goes on at the cursor. Two nodes at the same job do no harm: every move is
 //! conditional on the one before. Keys follow from event and user, and an entry that is there already is passed over.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::StreamExt;
 use tidings_core::envelope::Envelope;
-use tidings_store::{Error, Query, Store, Value, Write, limits};
+use tidings_store::{Change, Error, Query, Store, Write, limits};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::book::Book;
 use super::chunk::{Chunk, Flight, Piece};
@@ -22,6 +23,7 @@ use super::notice::{self, Destination, Notice, Occurrence, Settings};
 use super::outcome::Outcome;
 use super::rule::{Rule, Target};
 use super::template::Fields;
+use super::window::Windows;
 use crate::bus::{self, Bus, BusError};
 use crate::events::{StoredEvent, record as events};
 use crate::http::Metrics;
@@ -29,8 +31,9 @@ use crate::inbox::record::Stamp;
 use crate::inbox::{Live, map};
 use crate::messages::{Message, Signals, counters, record};
 
-/// Users in one chunk: two writes each, and one for the job.
+/// Users in one chunk: two writes each, one more where each has a window, and one for the job.
 const CHUNK_USERS: usize = (limits::TRANSACTION_WRITES - 1) / 2;
+const CHUNK_USERS_WITH_WINDOWS: usize = (limits::TRANSACTION_WRITES - 1) / 3;
 /// Bytes of one chunk.
 const CHUNK_BYTES: usize = limits::TRANSACTION_BYTES - 512 * 1024;
 /// Chunks handed to the store at once, which makes them durable together: many while nobody else wants it, and few while
@@ -148,15 +151,20 @@ impl Fanout {
         };
         let Some(rule) = known else {
             tracing::warn!(rule = name, job = job.id, "the rule was deleted before its fan-out came to it");
-            let write = job.noted(&next_rule, "gone", &name.clone());
+            let gone = vec![name.clone()];
+            let write = job.noted(&next_rule, "gone", gone);
             return self.step(job, vec![write], next_rule).await;
         };
         let notice = Notice::of(&rule, event);
-        if rule.dedupe_seconds == 0 {
-            job.cursor.stage = job.cursor.stage.max(1);
-        }
-        if job.cursor.stage == 0 && self.open_window(job, &rule, &notice, event).await? == Moved::Lost {
-            return Ok(Moved::Lost);
+        let windows = Windows::of(&rule, &notice, event);
+        let shared = windows.as_ref().filter(|_| rule.targets.iter().any(Target::is_fixed));
+        match shared {
+            Some(windows) if job.cursor.stage == 0 => {
+                if self.open_window(job, &rule, windows).await? == Moved::Lost {
+                    return Ok(Moved::Lost);
+                }
+            }
+            _ => job.cursor.stage = job.cursor.stage.max(1),
         }
         while job.cursor.rule < next_rule.rule {
             let number = job.cursor.stage.saturating_sub(1);
@@ -164,7 +172,7 @@ impl Fanout {
                 let write = job.moved(&next_rule, 0, 0);
                 return self.step(job, vec![write], next_rule).await;
             }
-            if self.target(job, &rule, number, &notice, event).await? == Moved::Lost {
+            if self.target(job, &rule, number, &notice, windows.as_ref(), event).await? == Moved::Lost {
                 return Ok(Moved::Lost);
             }
             if *self.stop.borrow() {
@@ -174,25 +182,76 @@ impl Fanout {
         Ok(Moved::Yes)
     }
 
-    /// Opens the rule's window, or passes the rule over if one is open.
-    async fn open_window(
+    /// Opens the window of the rule's fixed targets, or passes these over if it is open.
+    async fn open_window(&self, job: &mut Job, rule: &Rule, windows: &Windows<'_>) -> Result<Moved, Error> {
+        let into = Cursor { stage: 1, ..job.cursor.clone() };
+        let past = match rule.targets.iter().all(Target::is_fixed) {
+            true => Cursor { rule: job.cursor.rule + 1, ..Cursor::default() },
+            false => Cursor { quiet: true, ..into.clone() },
+        };
+        self.open_or_pass(job, rule, windows.open(windows.fixed()), into, past).await
+    }
+
+    /// Opens a window and moves the job on, or moves it past what the window keeps back.
+    async fn open_or_pass(
         &self,
         job: &mut Job,
         rule: &Rule,
-        notice: &Notice,
-        event: &Occurrence<'_>,
+        window: Write,
+        into: Cursor,
+        past: Cursor,
     ) -> Result<Moved, Error> {
-        let into = Cursor { stage: 1, ..job.cursor.clone() };
-        let mut writes = vec![job.moved(&into, 0, 0)];
-        writes.extend(notice.marker(rule, event));
-        match self.store.transact(writes).await {
+        match self.store.transact(vec![job.moved(&into, 0, 0), window]).await {
             Err(error) if error.conflict_on(0).is_none() && error.conflict_on(1).is_some() => {
-                let past = Cursor { rule: job.cursor.rule + 1, ..Cursor::default() };
-                self.metrics.rules("deduplicated", 1);
-                let write = job.noted(&past, "deduplicated", &rule.name);
-                self.step(job, vec![write], past).await
+                self.pass_over(job, rule, past).await
             }
             result => settled(job, result, into),
+        }
+    }
+
+    /// Moves the job past what was told already.
+    async fn pass_over(&self, job: &mut Job, rule: &Rule, past: Cursor) -> Result<Moved, Error> {
+        self.metrics.rules("deduplicated", 1);
+        let write = job.noted(&past, "deduplicated", vec![rule.name.clone()]);
+        self.step(job, vec![write], past).await
+    }
+
+    /// Sends a message to those whose windows are not open.
+    async fn to_others(
+        &self,
+        job: &mut Job,
+        rule: &Rule,
+        message: &Message,
+        windows: &Windows<'_>,
+        past: Cursor,
+    ) -> Result<Moved, Error> {
+        let mut silent: BTreeSet<Uuid> = BTreeSet::new();
+        loop {
+            let mut message = message.clone();
+            let (opened, repeats) = windows.message(&mut message, |id| silent.contains(id));
+            if opened.is_empty() {
+                return self.pass_over(job, rule, past).await;
+            }
+            let chunk = Chunk { pieces: vec![Piece::Message(Box::new(message))], after: past.clone(), repeats };
+            let mut writes = self.writes(job, &chunk)?;
+            let first = writes.len();
+            writes.extend(opened.iter().map(|id| windows.open(*id)));
+            let result = self.store.transact(writes).await;
+            let there = |place: usize| result.as_ref().is_err_and(|error| error.conflict_on(place).is_some());
+            let known = silent.len();
+            silent.extend(opened.iter().enumerate().filter(|(place, _)| there(first + place)).map(|(_, id)| *id));
+            if silent.len() > known && !there(0) {
+                continue;
+            }
+            if there(1) && !there(0) {
+                // The message is there already.
+                let write = job.moved(&past, 0, 0);
+                return self.step(job, vec![write], past).await;
+            }
+            if result.is_ok() {
+                self.signals.created(chunk.pieces.iter().filter_map(Piece::message));
+            }
+            return settled(job, result, past);
         }
     }
 
@@ -203,39 +262,62 @@ impl Fanout {
         rule: &Rule,
         number: usize,
         notice: &Notice,
+        windows: Option<&Windows<'_>>,
         event: &Occurrence<'_>,
     ) -> Result<Moved, Error> {
+        let is_fixed = rule.targets.get(number).is_some_and(Target::is_fixed);
+        let windows = windows.filter(|_| !is_fixed);
         let past = match number + 1 < rule.targets.len() {
             true => Cursor { stage: job.cursor.stage + 1, after: None, ..job.cursor.clone() },
             false => Cursor { rule: job.cursor.rule + 1, ..Cursor::default() },
         };
+        if is_fixed && job.cursor.quiet {
+            let write = job.moved(&past, 0, 0);
+            return self.step(job, vec![write], past).await;
+        }
         if let Some(moved) = self.on_bus(job, rule, number, event, &past).await? {
             return Ok(moved);
         }
-        let users: Vec<String> = match notice.destination(rule, number, event) {
+        let mut errors = if number == 0 { notice.errors.clone() } else { Vec::new() };
+        let destination = notice.destination(rule, number, event, &mut errors);
+        if self.say(job, rule, number, errors).await? == Moved::Lost {
+            return Ok(Moved::Lost);
+        }
+        // Of users whom the event names each has a window; of those on the map all have one.
+        let (users, each_apart, together): (Vec<String>, _, _) = match destination {
             Destination::Message(message) => {
-                let chunk = Chunk { pieces: vec![Piece::Message(message)], after: past };
+                if let Some(windows) = windows {
+                    return self.to_others(job, rule, &message, windows, past).await;
+                }
+                let chunk = Chunk { pieces: vec![Piece::Message(message)], after: past, repeats: 0 };
                 return self.commit(job, chunk).await;
             }
-            Destination::Users(users) => users.into_iter().collect(),
+            Destination::Users(users) => (users.into_iter().collect(), windows, None),
             Destination::Product { product, groups } => {
                 let found = map::recipients(&*self.store, &product, &groups).await?;
-                found.into_iter().filter(|user| notice::is_user(user)).collect()
+                let window = windows.map(|windows| windows.open(windows.product(&product, &groups)));
+                (found.into_iter().filter(|user| notice::is_user(user)).collect(), None, window)
             }
-            Destination::Nobody => Vec::new(),
+            Destination::Nobody => (Vec::new(), None, None),
         };
         if users.is_empty() {
             self.metrics.rules("no_recipients", 1);
             tracing::warn!(rule = rule.name, event = event.envelope.event_id, "a target of the rule leads to nobody");
-            let write = job.noted(&past, "no_recipients", &rule.name);
+            let write = job.noted(&past, "no_recipients", vec![rule.name.clone()]);
             return self.step(job, vec![write], past).await;
+        }
+        if let (Some(window), None) = (together, &job.cursor.after) {
+            // Before the first user: nobody has an empty name.
+            let into = Cursor { after: Some(String::new()), ..job.cursor.clone() };
+            return self.open_or_pass(job, rule, window, into, past).await;
         }
         let from = match &job.cursor.after {
             Some(last) => users.partition_point(|user| user <= last),
             None => 0,
         };
         let most_bytes = notice.title.len() + notice.text.len() + 2048;
-        let each = CHUNK_USERS.min(CHUNK_BYTES / most_bytes).max(1);
+        let most = if each_apart.is_some() { CHUNK_USERS_WITH_WINDOWS } else { CHUNK_USERS };
+        let each = most.min(CHUNK_BYTES / most_bytes).max(1);
         let left = users.get(from..).unwrap_or_default();
         if left.is_empty() {
             let write = job.moved(&past, 0, 0);
@@ -243,12 +325,24 @@ impl Fanout {
         }
         let stamp = Arc::new(Stamp::of(&notice.entry(rule, "", event))?);
         let mut flights = VecDeque::new();
-        let moved = self.tell(job, left, each, &past, &stamp, &mut flights).await;
+        let moved = self.tell(job, left, each, &past, (&stamp, each_apart), &mut flights).await;
         // However it ended: a caller that goes on to close the store must not find it still in use.
         for mut flight in flights {
             flight.results().await;
         }
         moved
+    }
+
+    /// Notes what is wrong with the templates of a target, once.
+    async fn say(&self, job: &mut Job, rule: &Rule, number: usize, errors: Vec<String>) -> Result<Moved, Error> {
+        let here = job.cursor.clone();
+        if errors.is_empty() || here.after.is_some() || job.said == Some((here.rule, number)) {
+            return Ok(Moved::Yes);
+        }
+        let notes = errors.into_iter().map(|error| format!("{}\n{error}", rule.name)).collect();
+        let write = job.noted(&here, "errors", notes);
+        job.said = Some((here.rule, number));
+        self.step(job, vec![write], here).await
     }
 
     /// Stores the entries of these users, `each` of them in a chunk. After an error some chunks may still be in flight.
@@ -258,7 +352,7 @@ impl Fanout {
         mut left: &[String],
         each: usize,
         past: &Cursor,
-        stamp: &Arc<Stamp>,
+        (stamp, windows): (&Arc<Stamp>, Option<&Windows<'_>>),
         flights: &mut VecDeque<Flight>,
     ) -> Result<Moved, Error> {
         // The step at which the next chunk will find the job, if all before it succeed.
@@ -269,7 +363,8 @@ impl Fanout {
             while !left.is_empty() && flights.len() < if alone { IN_FLIGHT } else { 1 } && !*self.stop.borrow() {
                 let most = if alone { CHUNKS } else { CHUNKS_AMONG_OTHERS };
                 let (now, later) = left.split_at(left.len().min(most * each));
-                let mut chunks: Vec<Chunk> = now.chunks(each).map(|users| Chunk::of(job, users, stamp)).collect();
+                let mut chunks: Vec<Chunk> =
+                    now.chunks(each).map(|users| Chunk::of(job, users, stamp, windows)).collect();
                 if let (true, Some(last)) = (later.is_empty(), chunks.last_mut()) {
                     last.after = past.clone();
                 }
@@ -393,13 +488,22 @@ impl Fanout {
     /// Commits one chunk without what is there already.
     async fn commit(&self, job: &mut Job, mut chunk: Chunk) -> Result<Moved, Error> {
         loop {
-            match self.store.transact(self.writes(job, &chunk)?).await {
+            let mut writes = self.writes(job, &chunk)?;
+            if chunk.repeats > 0 && job.repeated != Some(job.cursor.rule) {
+                job.repeated = Some(job.cursor.rule);
+                let name = job.rules.get(job.cursor.rule).map(|(name, _)| name.clone());
+                let moved = writes.remove(0);
+                writes.insert(0, job.with_notes(moved, "deduplicated", name.into_iter().collect()));
+            }
+            match self.store.transact(writes).await {
                 Err(error @ Error::Conflict { .. }) if error.conflict_on(0).is_none() => {
                     let mut place = 1;
                     chunk.pieces.retain(|piece| {
-                        let there = error.conflict_on(place).is_some();
+                        let first = error.conflict_on(place).is_some();
+                        let there = piece.has_window() && error.conflict_on(place + 1).is_some();
+                        chunk.repeats += u64::from(first && piece.has_window() && !there);
                         place += piece.width();
-                        !there
+                        !first && !there
                     });
                 }
                 result => {
@@ -420,7 +524,11 @@ impl Fanout {
         let entries = chunk.entries();
         let others = chunk.pieces.len() as u64 - entries;
         let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        let mut writes = vec![job.moved(&chunk.after, count(entries), count(others))];
+        let mut moved = job.moved(&chunk.after, count(entries), count(others));
+        if let (Write::Update { changes, .. }, 1..) = (&mut moved, chunk.repeats) {
+            changes.push(Change::Add("repeats".into(), count(chunk.repeats)));
+        }
+        let mut writes = vec![moved];
         for piece in &chunk.pieces {
             piece.add_to(&mut writes, &messages)?;
         }
@@ -442,11 +550,20 @@ pub async fn progress(store: &dyn Store, outcome: &mut Outcome) -> Result<(), Er
     let number = |name: &str| job.int(name).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
     fanout.state = if job.get("open").is_some() { "open" } else { "done" }.to_owned();
     (fanout.notifications, fanout.messages) = (number("notifications"), number("messages"));
+    fanout.repeats = number("repeats");
     outcome.totals.notifications += fanout.notifications;
     outcome.totals.messages += fanout.messages;
     for (list, name) in [(&mut outcome.no_recipients, "no_recipients"), (&mut outcome.deduplicated, "deduplicated")] {
-        if let Some(Value::L(rules)) = job.get(name) {
-            list.extend(rules.iter().filter_map(Value::as_str).map(ToOwned::to_owned));
+        for rule in job::notes_in(&job, name) {
+            if !list.iter().any(|known| known == rule) {
+                list.push(rule.to_owned());
+            }
+        }
+    }
+    for (rule, error) in job::notes_in(&job, "errors").filter_map(|note| note.split_once('\n')) {
+        let known = outcome.rules.iter_mut().find(|known| known.name == rule);
+        if let Some(known) = known.filter(|known| known.errors.iter().all(|said| said != error)) {
+            known.errors.push(error.to_owned());
         }
     }
     Ok(())

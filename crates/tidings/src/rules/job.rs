@@ -8,6 +8,7 @@ use tidings_core::time::{self, Timestamp};
 use tidings_store::{Change, Condition, Error, Item, Key, KeyKind, Table, Value, Write};
 use uuid::Uuid;
 
+use super::limits::OUTCOME_ENTRIES;
 use super::notice::Occurrence;
 use super::record;
 use super::rule::Rule;
@@ -32,13 +33,19 @@ pub fn table() -> &'static Table {
     &TABLE
 }
 
-/// How far a job has come: the rule, the stage in it (0 is its window, then its targets), the last user told.
+/// How far a job has come: the rule, the stage in it (0 is the window of its fixed targets, then its targets), the last
+/// user told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cursor {
     pub rule: usize,
     pub stage: usize,
     pub after: Option<String>,
+    /// The rule's fixed targets were told the same not long ago.
+    pub quiet: bool,
 }
+
+/// Lists in which a job notes what came of its rules.
+pub const NOTES: [&str; 4] = ["gone", "no_recipients", "deduplicated", "errors"];
 
 /// A job as it was found in the store.
 #[derive(Debug)]
@@ -55,6 +62,12 @@ pub struct Job {
     pub cursor: Cursor,
     /// The number of moves so far; every move is conditional on it.
     pub step: i64,
+    /// How much it has noted of its rules: an item has its limit, and so has what is shown of it.
+    pub notes: usize,
+    /// The rule and the target whose errors are among it.
+    pub said: Option<(usize, usize)>,
+    /// The rule of which it is noted that it would have told somebody the same.
+    pub repeated: Option<usize>,
 }
 
 /// A new job and the write that stores it.
@@ -123,7 +136,7 @@ impl Job {
     #[must_use]
     pub fn moved(&self, to: &Cursor, notifications: i64, messages: i64) -> Write {
         let number = |n: usize| Value::from(i64::try_from(n).unwrap_or(i64::MAX));
-        let changes = vec![
+        let mut changes = vec![
             Change::Set("rule".into(), number(to.rule)),
             Change::Set("stage".into(), number(to.stage)),
             match &to.after {
@@ -134,15 +147,29 @@ impl Job {
             Change::Add("notifications".into(), notifications),
             Change::Add("messages".into(), messages),
         ];
+        if to.quiet {
+            changes.push(Change::Set("quiet".into(), true.into()));
+        } else if self.cursor.quiet {
+            changes.push(Change::Remove("quiet".into()));
+        }
         self.update(changes)
     }
 
-    /// The write that notes what a rule came to in the end.
+    /// The write that moves the job on and notes something of a rule, in one of [`NOTES`].
     #[must_use]
-    pub fn noted(&self, to: &Cursor, list: &'static str, rule: &str) -> Write {
-        match self.moved(to, 0, 0) {
-            Write::Update { table, key, mut changes, condition } => {
-                changes.push(Change::Append(list.into(), vec![rule.into()]));
+    pub fn noted(&mut self, to: &Cursor, list: &'static str, notes: Vec<String>) -> Write {
+        let moved = self.moved(to, 0, 0);
+        self.with_notes(moved, list, notes)
+    }
+
+    /// The same beside another move.
+    #[must_use]
+    pub fn with_notes(&mut self, moved: Write, list: &'static str, mut notes: Vec<String>) -> Write {
+        notes.truncate(OUTCOME_ENTRIES.saturating_sub(self.notes));
+        match moved {
+            Write::Update { table, key, mut changes, condition } if !notes.is_empty() => {
+                self.notes += notes.len();
+                changes.push(Change::Append(list.into(), notes.into_iter().map(Value::from).collect()));
                 Write::Update { table, key, changes, condition }
             }
             other => other,
@@ -162,6 +189,7 @@ impl Job {
             Change::Set("rule".into(), 0_i64.into()),
             Change::Set("stage".into(), 0_i64.into()),
             Change::Remove("after".into()),
+            Change::Remove("quiet".into()),
             Change::Set("step".into(), (self.step + 1).into()),
         ])
     }
@@ -181,6 +209,15 @@ impl Job {
     fn update(&self, changes: Vec<Change>) -> Write {
         Write::update(table(), key(&self.id), changes).when(Condition::Equals("step".into(), self.step.into()))
     }
+}
+
+/// What a job has noted in one of [`NOTES`].
+pub fn notes_in<'a>(item: &'a Item, list: &str) -> impl Iterator<Item = &'a str> {
+    let notes = match item.get(list) {
+        Some(Value::L(notes)) => notes.as_slice(),
+        _ => &[],
+    };
+    notes.iter().filter_map(Value::as_str)
 }
 
 /// The key of the event that a job is about.
@@ -211,7 +248,11 @@ fn read(item: &Item, json: String) -> Option<Job> {
             rule: number("rule")?,
             stage: number("stage")?,
             after: item.str("after").map(ToOwned::to_owned),
+            quiet: item.get("quiet").is_some(),
         },
         step: item.int("step")?,
+        notes: NOTES.iter().map(|list| notes_in(item, list).count()).sum(),
+        said: None,
+        repeated: None,
     })
 }

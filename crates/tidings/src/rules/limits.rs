@@ -23,8 +23,8 @@ pub const TEMPLATE_FUEL: u64 = 10_000;
 pub const RENDERED_BYTES: usize = 64 * 1024;
 /// Characters of a rendered title.
 pub const TITLE_CHARS: usize = 500;
-/// Users that one template in `users` may name.
-pub const RENDERED_USERS: usize = 1_000;
+/// Addresses of one mail, templates filled in.
+pub const MAIL_ADDRESSES: usize = 1_000;
 /// The longest window in which the same notice is not repeated: a week.
 pub const DEDUPE_SECONDS: u64 = 7 * 86_400;
 pub const URL_CHARS: usize = 2_048;

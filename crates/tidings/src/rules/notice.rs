@@ -9,19 +9,19 @@ use tidings_core::time::Timestamp;
 use tidings_store::{Item, Write};
 use uuid::Uuid;
 
-use super::limits::{TITLE_CHARS, URL_CHARS, USER_CHARS};
+use super::limits::{MAIL_ADDRESSES, TITLE_CHARS, URL_CHARS, USER_CHARS};
 use super::read::is_callable;
 use super::rule::{Recipients, Rule, Target};
 use super::template::{Fields, Template};
-use super::window;
 use crate::config::{Config, values};
 use crate::inbox::record::{self as inbox, About, Entry, Kind, MAP};
 use crate::messages::record::{ALERT_NOTIFICATION, Message, NewMessage};
 use crate::tickets::callers::Callers;
 
 const DAY_SECONDS: i64 = 86_400;
-/// Fields of an event that a text of our own shows.
+/// Fields of an event that a text of our own shows, and characters of each.
 const SHOWN_FIELDS: usize = 20;
+const SHOWN_CHARS: usize = 500;
 
 /// What of the configuration shows in notices.
 #[derive(Debug, Clone)]
@@ -122,27 +122,23 @@ impl Notice {
         Self { title, text, kind, about, time, errors }
     }
 
-    /// The write that keeps a rule from saying the same again for a while, if the rule wants that.
+    /// Where the rule's target number `number` leads. Whom the event names there and nobody can tell is added to
+    /// `errors`, so that nobody is left out without a word.
     #[must_use]
-    pub fn marker(&self, rule: &Rule, event: &Occurrence<'_>) -> Option<Write> {
-        if rule.dedupe_seconds == 0 {
-            return None;
-        }
-        let key = rule.dedupe_key.as_ref().and_then(|key| key.text(&event.fields).ok());
-        let key = key.unwrap_or_else(|| format!("{}\n{}", self.title, self.text));
-        Some(window::marker(&rule.name, &key, rule.dedupe_seconds, event.received_at))
-    }
-
-    /// Where the rule's target number `number` leads.
-    #[must_use]
-    pub fn destination(&self, rule: &Rule, number: usize, event: &Occurrence<'_>) -> Destination {
+    pub fn destination(
+        &self,
+        rule: &Rule,
+        number: usize,
+        event: &Occurrence<'_>,
+        errors: &mut Vec<String>,
+    ) -> Destination {
         let fields = &event.fields;
         let object = |value: Value| value.as_object().cloned().unwrap_or_default();
         let (target, secret) = match rule.targets.get(number) {
             None => return Destination::Nobody,
             Some(Target::Inbox(Recipients::Users(users))) => {
-                let names = users.iter().flat_map(|user| user.names(fields).unwrap_or_default());
-                let users: BTreeSet<String> = names.filter(|name| is_user(name)).collect();
+                let field = format!("targets[{number}].users");
+                let users = named(&field, "users", users, fields, is_user, errors);
                 return if users.is_empty() { Destination::Nobody } else { Destination::Users(users) };
             }
             Some(Target::Inbox(Recipients::Map { product, groups })) => {
@@ -154,8 +150,7 @@ impl Notice {
                 };
             }
             Some(Target::Email { to }) => {
-                let to: BTreeSet<_> = to.iter().flat_map(|to| to.names(fields).unwrap_or_default()).collect();
-                let to: Vec<_> = to.into_iter().filter(|address| values::is_mailbox(address)).collect();
+                let to = addresses(&format!("targets[{number}].to"), to, fields, errors);
                 (if to.is_empty() { None } else { Some(object(json!({ "to": to }))) }, None)
             }
             Some(Target::Ntfy { topic }) => {
@@ -214,8 +209,8 @@ impl Notice {
             // What is critical does not wait for the end of quiet hours.
             payload.insert("severity".to_owned(), severity.into());
         }
-        if channel == "email" && !rule.text.is_empty() {
-            // Only a template of the user's own can have markup; any other text is escaped by who sends it.
+        if channel == "email" && rule.text.source().contains('<') {
+            // Only a template of the user's own can have markup; any other text is made HTML, line by line, by who sends it.
             if let Ok(html) = rule.text.html(&event.fields) {
                 payload.insert("html".to_owned(), html.into());
             }
@@ -245,6 +240,45 @@ impl Notice {
     }
 }
 
+/// The names that templates give, each once; how many of them can be none is added to `errors`.
+fn named(
+    field: &str,
+    what: &str,
+    templates: &[Template],
+    fields: &Fields,
+    is_one: impl Fn(&str) -> bool,
+    errors: &mut Vec<String>,
+) -> BTreeSet<String> {
+    let (mut good, mut bad) = (BTreeSet::new(), 0_usize);
+    for template in templates {
+        let names = template.names(fields).unwrap_or_else(|why| {
+            errors.push(format!("{field}: {why}"));
+            Vec::new()
+        });
+        for name in names {
+            if is_one(&name) {
+                good.insert(name);
+            } else {
+                bad += 1;
+            }
+        }
+    }
+    if bad > 0 {
+        errors.push(format!("{field}: {bad} of {} are no {what}", good.len() + bad));
+    }
+    good
+}
+
+/// The addresses that templates give; of more than a mail can have, the first.
+fn addresses(field: &str, templates: &[Template], fields: &Fields, errors: &mut Vec<String>) -> Vec<String> {
+    let mut to = Vec::from_iter(named(field, "addresses", templates, fields, values::is_mailbox, errors));
+    if to.len() > MAIL_ADDRESSES {
+        errors.push(format!("{field}: of {} addresses the first {MAIL_ADDRESSES} get a mail", to.len()));
+        to.truncate(MAIL_ADDRESSES);
+    }
+    to
+}
+
 /// Whether a name can have an inbox.
 #[must_use]
 pub fn is_user(name: &str) -> bool {
@@ -265,24 +299,35 @@ fn default_title(event: &Occurrence<'_>) -> String {
     event.envelope.subject.clone().unwrap_or_else(|| event.envelope.event_type.clone())
 }
 
-/// What the event says of itself in words, else its plain fields, else that it happened.
+/// What the event says of itself in words, else its fields, lists and objects as JSON, else that it happened.
 fn default_text(event: &Occurrence<'_>) -> String {
     if let Some(text) = event.text_of(&["message", "text", "description"]).filter(|text| !text.trim().is_empty()) {
         return text.chars().filter(|c| !c.is_control() || *c == '\n').take(4096).collect();
     }
     let fields = event.data.as_object().into_iter().flatten();
     let lines = fields.filter_map(|(name, value)| {
-        let value = match value {
-            Value::String(text) => text.chars().filter(|c| !c.is_control()).take(500).collect(),
-            Value::Number(_) | Value::Bool(_) => value.to_string(),
-            _ => return None,
+        let value: String = match value {
+            Value::String(text) => text.chars().filter(|c| !c.is_control()).collect(),
+            Value::Null => return None,
+            Value::Array(list) if list.is_empty() => return None,
+            Value::Object(fields) if fields.is_empty() => return None,
+            _ => value.to_string(),
         };
+        let value = short(&value, SHOWN_CHARS);
         Some(format!("{name}: {value}"))
     });
     let lines: Vec<String> = lines.take(SHOWN_FIELDS).collect();
     match lines.is_empty() {
         true => format!("{} at {}", event.envelope.event_type, event.envelope.event_timestamp),
         false => lines.join("\n"),
+    }
+}
+
+/// The beginning of a text, and a sign that there is more of it.
+fn short(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Outcome {
     /// Rules that found nobody to tell.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub no_recipients: Vec<String>,
-    /// Rules that had told the same within their window.
+    /// Rules that had told the same within their window, to all whom they lead to or to some.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deduplicated: Vec<String>,
     /// Rules that an exclude rule kept from telling anybody.
@@ -54,7 +54,11 @@ pub struct Matched {
     /// Why this rule was kept back, or keeps others back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What was wrong with its templates for this event.
+    /// How many had been told the same within the window, and are not told again: fixed targets, and users and addresses
+    /// that the event names.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeats: u64,
+    /// What was wrong with its templates for this event, and how many of those whom the event names cannot be told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
 }
@@ -95,7 +99,7 @@ pub struct Totals {
     pub messages: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fanout {
     pub job: String,
     /// `open` or `done`.
@@ -105,17 +109,29 @@ pub struct Fanout {
     pub notifications: u64,
     #[serde(default)]
     pub messages: u64,
+    /// How many users and addresses had been told the same within the window, and are not told again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeats: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl Matched {
     fn new(name: &str, status: &str, errors: Vec<String>) -> Self {
-        Self { name: name.to_owned(), status: status.to_owned(), by: None, reason: None, errors }
+        Self { name: name.to_owned(), status: status.to_owned(), by: None, reason: None, repeats: 0, errors }
     }
 }
 
 impl Outcome {
-    pub fn rule(&mut self, name: &str, status: &'static str, errors: Vec<String>) {
-        self.matched(status, Matched::new(name, status, errors));
+    /// A rule that matched; `repeats` of those it leads to were told the same not long ago.
+    pub fn rule(&mut self, name: &str, status: &'static str, repeats: u64, errors: Vec<String>) {
+        if repeats > 0 && status != "deduplicated" {
+            push(&mut self.deduplicated, name.to_owned());
+        }
+        self.matched(status, Matched { repeats, ..Matched::new(name, status, errors) });
     }
 
     /// An exclude rule that keeps others back.

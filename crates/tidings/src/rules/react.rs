@@ -3,16 +3,18 @@
 //! Everything goes into the event's own transaction while it fits. Rules that do not fit are left to a job (`job`),
 //! which is part of the transaction too, so that nothing accepted is forgotten.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tidings_store::{Error, Store, Table, Write, limits};
+use uuid::Uuid;
 
 use super::exclude::Exclusions;
 use super::job;
 use super::notice::{self, Destination, Notice, Occurrence, Settings};
 use super::outcome::{Fanout, Outcome};
 use super::rule::{Rule, Target};
+use super::window::Windows;
 use crate::bus::{self, Bus, BusError, Prepared};
 use crate::events::record::NewEvent;
 use crate::inbox::{Entry, map};
@@ -29,8 +31,8 @@ const KEPT_BYTES: usize = 1024 * 1024;
 #[derive(Debug, Default)]
 pub struct Reaction {
     pub writes: Vec<Write>,
-    /// Which of the writes open a window, and for which rule.
-    pub markers: Vec<(usize, String)>,
+    /// Which of the writes open a window, and which one.
+    pub markers: Vec<(usize, Uuid)>,
     pub outcome: Outcome,
     /// To be announced once they are stored.
     pub messages: Vec<Message>,
@@ -49,8 +51,12 @@ pub struct Reactor {
 }
 
 /// What one rule causes.
+#[derive(Default)]
 struct Effects {
-    marker: Option<Write>,
+    /// The windows that it opens.
+    markers: Vec<(Uuid, Write)>,
+    /// How many it would have told who were told the same not long ago.
+    repeats: u64,
     entries: Vec<Entry>,
     messages: Vec<Message>,
     /// For the bus, with the name of the target's entity.
@@ -77,12 +83,12 @@ impl Reactor {
         Self { bus: Some(bus), ..self }
     }
 
-    /// What follows from an event, given the rules it matches and those of them that said the same not long ago.
+    /// What follows from an event, given the rules it matches and those of their windows that are known to be open.
     pub async fn react(
         &self,
         new: &NewEvent<'_>,
         rules: &[Arc<Rule>],
-        silent: &BTreeSet<String>,
+        silent: &BTreeSet<Uuid>,
         with: &Companions,
     ) -> Result<Reaction, Error> {
         let event = Occurrence::new(new.envelope, &new.json, new.received_at, &self.settings);
@@ -98,18 +104,17 @@ impl Reactor {
                 sheet.reaction.outcome.suppressed(&rule.name, kept);
                 continue;
             }
-            if silent.contains(&rule.name) {
-                sheet.reaction.outcome.rule(&rule.name, "deduplicated", Vec::new());
-                continue;
-            }
             // Thousands of rules may match; those that cannot fit any more cost nothing here.
-            let effects = if sheet.is_full() { None } else { self.effects(rule, &event, &sheet.reaction.told).await? };
+            let effects = match sheet.is_full() {
+                true => None,
+                false => self.effects(rule, &event, silent, &sheet.reaction.told).await?,
+            };
             let fits = match effects {
                 Some(effects) => sheet.add(rule, effects, &self.messages)?,
                 None => false,
             };
             if !fits {
-                sheet.reaction.outcome.rule(&rule.name, "fanout", Vec::new());
+                sheet.reaction.outcome.rule(&rule.name, "fanout", 0, Vec::new());
                 left.push(Arc::clone(rule));
             }
         }
@@ -120,7 +125,7 @@ impl Reactor {
             let keep = self.settings.messages_seconds.max(self.settings.notifications_seconds);
             let (id, write) = job::new(&event, &new.key, &left, keep);
             reaction.writes.push(write);
-            reaction.outcome.fanout = Some(Fanout { job: id, state: String::new(), notifications: 0, messages: 0 });
+            reaction.outcome.fanout = Some(Fanout { job: id, ..Fanout::default() });
         }
         Ok(reaction)
     }
@@ -130,42 +135,77 @@ impl Reactor {
         &self,
         rule: &Rule,
         event: &Occurrence<'_>,
+        silent: &BTreeSet<Uuid>,
         told: &BTreeSet<String>,
     ) -> Result<Option<Effects>, Error> {
-        let notice = Notice::of(rule, event);
-        let mut users = BTreeSet::new();
-        let mut messages = Vec::new();
-        let mut bus = Vec::new();
-        let mut nobody = false;
-        for number in 0..rule.targets.len() {
-            match notice.destination(rule, number, event) {
-                Destination::Message(message) => match self.on_bus(rule, number, event).await? {
-                    Some(prepared) => bus.push(prepared),
-                    None => messages.push(*message),
-                },
-                Destination::Users(named) => users.extend(named),
+        let mut notice = Notice::of(rule, event);
+        let windows = Windows::of(rule, &notice, event);
+        let mut errors = std::mem::take(&mut notice.errors);
+        // Users with the windows that telling them opens.
+        let mut users: BTreeMap<String, Vec<Uuid>> = BTreeMap::new();
+        let mut opened: BTreeSet<Uuid> = BTreeSet::new();
+        let mut effects = Effects::default();
+        for (number, target) in rule.targets.iter().enumerate() {
+            let shared = windows.as_ref().filter(|_| target.is_fixed()).map(Windows::fixed);
+            if shared.is_some_and(|shared| silent.contains(&shared)) {
+                effects.repeats += 1;
+                continue;
+            }
+            // The rule's targets that the event itself gives an address.
+            let apart = windows.as_ref().filter(|_| shared.is_none());
+            match notice.destination(rule, number, event, &mut errors) {
+                Destination::Message(mut message) => {
+                    if let Some(windows) = apart {
+                        let is_open = |id: &Uuid| silent.contains(id) || opened.contains(id);
+                        let (ids, repeats) = windows.message(&mut message, is_open);
+                        effects.repeats += repeats;
+                        if ids.is_empty() {
+                            continue;
+                        }
+                        opened.extend(ids);
+                    }
+                    opened.extend(shared);
+                    match self.on_bus(rule, number, event).await? {
+                        Some(prepared) => effects.bus.push(prepared),
+                        None => effects.messages.push(*message),
+                    }
+                }
+                Destination::Users(named) => {
+                    for user in named {
+                        let window = shared.or_else(|| apart.map(|windows| windows.user(&user)));
+                        if window.is_some_and(|window| silent.contains(&window)) {
+                            effects.repeats += 1;
+                        } else {
+                            users.entry(user).or_default().extend(window);
+                        }
+                    }
+                }
                 Destination::Product { product, groups } => {
+                    let window = shared.or_else(|| apart.map(|windows| windows.product(&product, &groups)));
+                    if window.is_some_and(|window| silent.contains(&window)) {
+                        effects.repeats += 1;
+                        continue;
+                    }
                     let most = limits::TRANSACTION_WRITES;
                     let found = map::recipients_up_to(&*self.store, &product, &groups, most).await?;
-                    nobody |= found.is_empty();
-                    users.extend(found.into_iter().filter(|user| notice::is_user(user)));
+                    effects.nobody |= found.is_empty();
+                    for user in found.into_iter().filter(|user| notice::is_user(user)) {
+                        users.entry(user).or_default().extend(window);
+                    }
                 }
-                Destination::Nobody => nobody = true,
+                Destination::Nobody => effects.nobody = true,
             }
         }
-        if 2 * users.len() + messages.len() > limits::TRANSACTION_WRITES {
-            bus.into_iter().for_each(|(_, prepared)| prepared.aborted());
+        if 2 * users.len() + effects.messages.len() > limits::TRANSACTION_WRITES {
+            effects.bus.into_iter().for_each(|(_, prepared)| prepared.aborted());
             return Ok(None);
         }
-        let entries = users.iter().filter(|user| !told.contains(*user)).map(|user| notice.entry(rule, user, event));
-        Ok(Some(Effects {
-            marker: notice.marker(rule, event),
-            entries: entries.collect(),
-            messages,
-            bus,
-            nobody,
-            errors: notice.errors,
-        }))
+        for (user, ids) in users.into_iter().filter(|(user, _)| !told.contains(user)) {
+            effects.entries.push(notice.entry(rule, &user, event));
+            opened.extend(ids);
+        }
+        effects.markers = windows.iter().flat_map(|windows| opened.iter().map(|id| (*id, windows.open(*id)))).collect();
+        Ok(Some(Effects { errors, ..effects }))
     }
 
     /// The writes that put the event on the bus, if that is where the target leads. An entity that does not exist is
@@ -224,10 +264,8 @@ impl Sheet {
 
     /// Adds a rule's effects if all of them fit.
     fn add(&mut self, rule: &Rule, effects: Effects, messages: &Table) -> Result<bool, Error> {
-        // A rule that told nobody has said nothing that could be repeated.
         let told_somebody = !effects.entries.is_empty() || !effects.messages.is_empty() || !effects.bus.is_empty();
-        let mut writes: Vec<Write> = effects.marker.filter(|_| told_somebody).into_iter().collect();
-        let marked = !writes.is_empty();
+        let (opened, mut writes): (Vec<Uuid>, Vec<Write>) = effects.markers.into_iter().unzip();
         for entry in &effects.entries {
             writes.extend(entry.writes()?);
         }
@@ -248,13 +286,16 @@ impl Sheet {
             reaction.outcome.on_bus(Some(&rule.name), &entity, &prepared);
             reaction.bus = std::mem::take(&mut reaction.bus).and(prepared);
         }
-        if marked {
-            reaction.markers.push((reaction.writes.len(), rule.name.clone()));
-        }
+        let first = reaction.writes.len();
+        reaction.markers.extend(opened.into_iter().enumerate().map(|(place, window)| (first + place, window)));
         self.bytes += bytes;
         reaction.writes.extend(writes);
-        let status = if effects.nobody { "no_recipients" } else { "matched" };
-        reaction.outcome.rule(&rule.name, status, effects.errors);
+        let status = match (told_somebody, effects.nobody) {
+            (false, _) if effects.repeats > 0 => "deduplicated",
+            (_, true) => "no_recipients",
+            (_, false) => "matched",
+        };
+        reaction.outcome.rule(&rule.name, status, effects.repeats, effects.errors);
         for entry in &effects.entries {
             reaction.outcome.notified(entry);
         }

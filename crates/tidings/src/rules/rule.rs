@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use tidings_core::pattern::Pattern;
+use uuid::Uuid;
 
 use super::template::Template;
 use crate::config::Secret;
@@ -25,6 +26,8 @@ pub struct Rule {
     pub dedupe_key: Option<Template>,
     /// Set in a rule that tells nobody, but keeps others from it.
     pub exclusion: Option<Exclusion>,
+    /// Stands for the targets that lead to the same for every event.
+    pub fixed: Uuid,
     pub origin: Origin,
 }
 
@@ -89,6 +92,21 @@ impl Target {
         }
     }
 
+    /// Whether it leads to the same for every event.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        match self {
+            Self::Inbox(Recipients::Users(templates)) | Self::Email { to: templates } => {
+                templates.iter().all(Template::is_fixed)
+            }
+            Self::Inbox(Recipients::Map { product: template, .. })
+            | Self::Webhook { url: template, .. }
+            | Self::Ticket { caller: template } => template.is_fixed(),
+            Self::Ntfy { topic } => topic.as_ref().is_none_or(Template::is_fixed),
+            Self::Queue { .. } => true,
+        }
+    }
+
     fn to_json(&self, show: impl Fn(&Secret) -> String) -> Value {
         let sources = |list: &[Template]| list.iter().map(|t| Value::from(t.source())).collect::<Vec<_>>();
         let channel = self.channel();
@@ -111,6 +129,14 @@ impl Target {
             Self::Ticket { caller } => json!({ "channel": channel, "caller": caller.source() }),
         }
     }
+}
+
+/// What stands for those of the targets that lead to the same for every event, whatever signs them.
+#[must_use]
+pub fn fixed(targets: &[Target]) -> Uuid {
+    let fixed: Vec<Value> =
+        targets.iter().filter(|target| target.is_fixed()).map(|target| target.to_json(|_| String::new())).collect();
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, Value::from(fixed).to_string().as_bytes())
 }
 
 impl Rule {

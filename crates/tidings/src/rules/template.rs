@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, filters, tests};
 
-use super::limits::{RENDERED_BYTES, RENDERED_USERS, TEMPLATE_BYTES, TEMPLATE_FUEL};
+use super::limits::{RENDERED_BYTES, TEMPLATE_BYTES, TEMPLATE_FUEL};
 use crate::channel::byte_prefix;
 
 /// Statements that a template may use.
@@ -122,27 +122,25 @@ impl Template {
     }
 
     /// As a list of names: a template that is a single expression may give a list; anything else is one name. Names are as
-    /// the event has them, so that one which can be none is not made into another.
+    /// the event has them, so that one which can be none is not made into another; what can be none is an empty name.
     pub fn names(&self, fields: &Fields) -> Result<Vec<String>, String> {
         let source = self.source.trim();
         let lone = source.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).filter(|e| !e.contains("}}"));
         let Some(expression) = lone.filter(|_| !self.fixed) else {
             let name = if self.fixed { self.source.to_string() } else { self.render(PLAIN, fields)? };
-            return Ok(vec![name.trim().to_owned()]);
+            let name = name.trim();
+            // A template may have nobody to name for this event.
+            return Ok(if name.is_empty() { Vec::new() } else { vec![name.to_owned()] });
         };
         let value = ENGINE.compile_expression(expression.trim_matches('-'));
         let value = value.and_then(|e| e.eval(fields.0.clone())).map_err(|error| failure(&error))?;
         match value.kind() {
             ValueKind::Seq => {
-                let names = value.try_iter().map_err(|error| failure(&error))?.take(RENDERED_USERS);
-                Ok(names.filter_map(|name| name.as_str().map(|name| name.trim().to_owned())).collect())
+                Ok(value.try_iter().map_err(|error| failure(&error))?.map(|name| lone_name(&name)).collect())
             }
-            ValueKind::String | ValueKind::Number | ValueKind::Bool => {
-                Ok(vec![byte_prefix(value.to_string().trim(), RENDERED_BYTES).to_owned()])
-            }
-            ValueKind::Undefined | ValueKind::None => Ok(vec![String::new()]),
-            // An object is nobody's name.
-            _ => Ok(Vec::new()),
+            // Nobody is named, and nobody left out.
+            ValueKind::Undefined | ValueKind::None => Ok(Vec::new()),
+            _ => Ok(vec![lone_name(&value)]),
         }
     }
 
@@ -231,6 +229,16 @@ fn truncate(text: String, most: usize) -> String {
 fn percent_encode(text: &str) -> String {
     let encoded: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
     encoded.replace('+', "%20")
+}
+
+/// The name that a value is; an object or a list is none.
+fn lone_name(value: &Value) -> String {
+    match value.kind() {
+        ValueKind::String | ValueKind::Number | ValueKind::Bool => {
+            byte_prefix(value.to_string().trim(), RENDERED_BYTES).to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 /// Output that ends at the bound.

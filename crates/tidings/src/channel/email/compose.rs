@@ -14,7 +14,7 @@ const MAX_SUBJECT_CHARS: usize = 250;
 
 pub(super) fn compose(notice: &Notice, from: &Mailbox, to: &Mailbox, now: Timestamp) -> Result<Vec<u8>, String> {
     let text = lines(&plain(notice));
-    let html = lines(&notice.html.clone().unwrap_or_else(|| html(notice)));
+    let html = lines(&notice.html.as_ref().map_or_else(|| html(notice), |own| with_links(own, notice)));
     let parts = MultiPart::alternative()
         .boundary(boundary(notice, &[&text, &html]))
         .singlepart(SinglePart::plain(text))
@@ -72,11 +72,22 @@ fn html(notice: &Notice) -> String {
         let _ = write!(html, "<h2>{}</h2>", escape(&notice.title));
     }
     let _ = write!(html, "<p style=\"white-space:pre-wrap\">{}</p>", escape(&notice.text));
-    for link in links(notice) {
-        let link = escape(link);
-        let _ = write!(html, "<p><a href=\"{link}\">{link}</a></p>");
-    }
+    let mut html = with_links(&html, notice);
     html.push_str("</body></html>");
+    html
+}
+
+/// A part of a page with where it leads below it; a whole page is its author's.
+fn with_links(html: &str, notice: &Notice) -> String {
+    let mut html = html.to_owned();
+    if html.contains("</body>") || html.contains("</html>") {
+        return html;
+    }
+    for link in links(notice).map(escape).collect::<Vec<_>>() {
+        if !html.contains(&format!("href=\"{link}\"")) {
+            let _ = write!(html, "<p><a href=\"{link}\">{link}</a></p>");
+        }
+    }
     html
 }
 

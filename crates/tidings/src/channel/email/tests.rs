@@ -64,6 +64,16 @@ fn html_is_escaped_and_only_pages_are_linked() {
     assert!(!html.contains("<img") && !html.contains("<script") && !mail.contains("javascript:"), "{html}");
 }
 
+#[test]
+fn html_of_a_rules_own_has_the_link_too_unless_it_is_a_whole_page() {
+    let html = |text: &str| {
+        let mail = composed(&Notice { html: Some(text.to_owned()), ..notice() });
+        mail.split("text/html").nth(1).unwrap().to_owned()
+    };
+    assert!(html("<b>x</b>").contains("<b>x</b><p><a href="));
+    assert!(!html("<html><body>x</body></html>").contains("<a href="));
+}
+
 // The ids are derived from events, so a stranger can guess the boundary.
 #[test]
 fn a_text_cannot_end_its_part() {

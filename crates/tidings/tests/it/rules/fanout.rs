@@ -52,6 +52,40 @@ async fn what_does_not_fit_one_transaction_is_done_by_a_job() {
     assert_eq!(rig.unread("u9").await, 1);
 }
 
+// Issue 3: recipients from a field of the event are never dropped silently, however many there are.
+#[tokio::test]
+async fn users_from_a_field_are_all_told_and_those_who_can_be_none_are_counted() {
+    let rig = Rig::start().await;
+    rig.rule("r", json!({ "targets": [{ "channel": "inbox", "users": ["{{ data.u }}"] }], "title": "T" })).await;
+    let mut users: Vec<Value> = (0..1_500).map(|n| json!(format!("u{n}"))).collect();
+    users.extend([
+        json!(7),
+        json!(""),
+        json!({ "id": 1 }),
+        json!(null),
+        json!("x".repeat(257)),
+        json!("x".repeat(256)),
+    ]);
+    rig.send(json!({ "eventId": "e1", "eventType": "a", "data": { "u": users } })).await;
+    let outcome = done(&rig, "e1").await;
+    assert_eq!(outcome["totals"]["notifications"], 1_502, "{outcome}");
+    assert_eq!(outcome["rules"][0]["errors"], json!(["targets[0].users: 4 of 1506 are no users"]), "{outcome}");
+    for user in ["u0", "u999", "u1000", "u1499", "7"] {
+        assert_eq!(rig.unread(user).await, 1, "{user}");
+    }
+    // The same where all of it fits into one transaction.
+    rig.send(json!({ "eventId": "e2", "eventType": "a", "data": { "u": ["u0", 7, {}] } })).await;
+    let outcome = rig.outcome("e2").await;
+    assert_eq!((&outcome["totals"]["notifications"], &outcome["rules"][0]["status"]), (&json!(2), &json!("matched")));
+    assert_eq!(outcome["rules"][0]["errors"], json!(["targets[0].users: 1 of 3 are no users"]), "{outcome}");
+    // Nobody is left out where nobody is named.
+    rig.rule("r", json!({ "targets": [{ "channel": "inbox", "users": ["ops", "{{ data.none }}"] }], "title": "T" }))
+        .await;
+    rig.send(json!({ "eventId": "e3", "eventType": "a" })).await;
+    assert!(rig.outcome("e3").await["rules"][0].get("errors").is_none());
+    assert_eq!((rig.unread("7").await, rig.unread("ops").await), (2, 1));
+}
+
 #[tokio::test]
 async fn many_rules_at_once_and_their_windows_are_kept_too() {
     let rig = Rig::start().await;

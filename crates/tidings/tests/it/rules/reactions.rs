@@ -194,7 +194,10 @@ async fn a_template_that_fails_is_recorded_and_loses_nothing() {
     let list: Vec<u32> = (0..1000).collect();
     rig.send(json!({ "eventId": "e1", "eventType": "a", "data": { "l": list, "env": "prod" } })).await;
     let inbox = rig.inbox("u").await;
-    assert_eq!((inbox[0].title.as_str(), inbox[0].text.as_str()), ("T", "env: prod"));
+    assert_eq!(inbox[0].title, "T");
+    // What is long is cut, and says so.
+    let list = inbox[0].text.strip_prefix("env: prod\nl: [0,1,2,3,").and_then(|rest| rest.strip_suffix('…'));
+    assert_eq!(list.map(str::len), Some(500 - "[0,1,2,3,".len()), "{}", inbox[0].text);
     let outcome = rig.outcome("e1").await;
     assert!(outcome["rules"][0]["errors"][0].as_str().unwrap().starts_with("text: "), "{outcome}");
 }
@@ -265,4 +268,27 @@ async fn nobody_to_tell_opens_no_window() {
     rig.map("p", "g", &["u"]).await;
     rig.send(json!({ "eventId": "e2", "eventType": "a" })).await;
     assert_eq!(rig.unread("u").await, 1);
+}
+
+// Without a text of the rule's own, everything that the event says is in it.
+#[tokio::test]
+async fn the_default_text_has_lists_and_objects_too() {
+    let rig = Rig::start().await;
+    rig.rule("r", json!({ "targets": [{ "channel": "inbox", "users": ["u"] }] })).await;
+    let data = json!({ "a": 1, "l": [1, "two"], "n": null, "o": { "k": true } });
+    rig.send(json!({ "eventId": "e1", "eventType": "a", "data": data })).await;
+    assert_eq!(rig.inbox("u").await[0].text, "a: 1\nl: [1,\"two\"]\no: {\"k\":true}");
+}
+
+// A text without markup of its own is made HTML where it is sent, with its line ends and a link.
+#[tokio::test]
+async fn only_a_text_with_markup_brings_html_of_its_own() {
+    let rig = Rig::start().await;
+    let targets = json!([{ "channel": "email", "to": ["a@b.c"] }]);
+    for (name, text) in [("plain", "{{ data.x }}\nsecond line"), ("marked", "<b>{{ data.x }}</b>")] {
+        rig.rule(name, json!({ "targets": targets, "text": text })).await;
+    }
+    rig.send(json!({ "eventId": "e1", "eventType": "a", "data": { "x": "<i>" } })).await;
+    assert!(rig.messages("plain").await[0].payload.get("html").is_none());
+    assert_eq!(rig.messages("marked").await[0].payload["html"], "<b>&lt;i&gt;</b>");
 }
