@@ -10,7 +10,7 @@ use tidings_core::envelope::FieldError;
 use super::door::{Form, Page, Visitor, see_other};
 use super::layout;
 use super::parts::{
-    self, address, badge, choice, duration_ms, facts, form_token, number, short, time_text, trace_link,
+    self, FIRST_LINE_END, address, badge, choice, duration_ms, facts, form_token, number, short, time_text, trace_link,
 };
 use crate::app::Services;
 use crate::bus::desk::{Seen, Which};
@@ -81,6 +81,9 @@ fn row(services: &Services, text: &str) -> Markup {
 }
 
 fn path_of(text: &str) -> Result<Path, Problem> {
+    if text.trim_matches('/').is_empty() {
+        return Err(Problem::invalid_field("path", "is missing; it names a queue or a subscription"));
+    }
     Path::parse(text).ok_or_else(|| Problem::invalid_field("path", "is no path of the bus"))
 }
 
@@ -190,7 +193,7 @@ fn card(visitor: &Visitor, path: &Path, seen: &Seen) -> Markup {
                         input type="hidden" name="id" value=(seen.message.sequence);
                         @if parts::within(text("body"), parts::PIECE_BYTES) == text("body") {
                             input type="hidden" name="before" value=(text("body"));
-                            label { span { "Body" } textarea.code name="body" rows="6" spellcheck="false" { (text("body")) } }
+                            label { span { "Body" } textarea.code name="body" rows="6" spellcheck="false" { (FIRST_LINE_END) (text("body")) } }
                         } @else { p.faint { "It is too long to be edited here, and goes back as it is." } }
                         div.actions { button type="submit" { "Send back" } }
                     }

@@ -12,8 +12,8 @@ use tidings_core::envelope::FieldError;
 use super::door::{Form, Page, Visitor, see_other};
 use super::layout;
 use super::parts::{
-    self, badge, choice, confirm, encode, event_link, facts, form_token, message_link, rule_link, short, time_text,
-    trace_link,
+    self, FIRST_LINE_END, badge, choice, confirm, encode, event_link, facts, form_token, message_link, rule_name,
+    short, time_text, trace_link,
 };
 use super::steps::{attempts_table, destination};
 use crate::app::Services;
@@ -66,6 +66,14 @@ async fn list(State(services): State<Services>, visitor: Visitor, mut params: Pa
     let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
     let (letters, next) = dead::page(&*services.store, &filter, PAGE, after).await?;
     let next = paging::seal(&services.sealer, &context, next.as_ref());
+    let mut attempts = Vec::with_capacity(letters.len());
+    for letter in &letters {
+        // What the bus has given up, it keeps itself.
+        attempts.push(match &letter.bus {
+            Some(at) => services.bus.letter(at).await?.map_or(0, |message| message.attempts.len()),
+            None => letter.attempts.len(),
+        });
+    }
     let of_path = path.unwrap_or_default();
     let channels = CHANNELS.map(|channel| (channel, channel)).into_iter().chain([(CHANNEL, "bus")]);
     let options: Vec<(&str, &str)> = [("", "any")].into_iter().chain(channels).collect();
@@ -82,12 +90,12 @@ async fn list(State(services): State<Services>, visitor: Visitor, mut params: Pa
         } @else {
             table.cards {
                 thead { tr { th { "Given up" } th { "Channel" } th { "Why" } th { "Attempts" } th { "Letter" } th { "Trace" } } }
-                tbody { @for letter in &letters {
+                tbody { @for (letter, attempts) in letters.iter().zip(attempts) {
                     tr {
                         td data-label="Given up" { (time_text(&letter.time)) }
                         td data-label="Channel" { (letter.channel) @if let Some(at) = &letter.bus { span.faint { " " (at.path) } } }
                         td data-label="Why" { span.error { (short(&letter.reason, 120)) } }
-                        td.number data-label="Attempts" { @if letter.bus.is_none() { (letter.attempts.len()) } }
+                        td.number data-label="Attempts" { (attempts) }
                         td data-label="Letter" { (parts::id_link(&format!("/ui/dead-letters/{}", encode(&letter.id)), &letter.id)) }
                         td data-label="Trace" { (trace_link(&letter.correlation_id)) }
                     }
@@ -189,12 +197,20 @@ async fn show(State(services): State<Services>, visitor: Visitor, Path(id): Path
         return Ok(layout::page(&visitor, "/ui/messages", "Dead letter", content).into_response());
     }
     let payload = parts::pretty(view.get("payload").unwrap_or(&Value::Null));
-    let content = desk(&visitor, &id, &view, &payload, "", &[]);
+    let content = desk(&services, &visitor, &view, &payload, "", &[]);
     Ok(layout::page(&visitor, "/ui/messages", "Dead letter", content).into_response())
 }
 
-fn desk(visitor: &Visitor, id: &str, view: &Value, payload: &str, target: &str, wrong: &[FieldError]) -> Markup {
+fn desk(
+    services: &Services,
+    visitor: &Visitor,
+    view: &Value,
+    payload: &str,
+    target: &str,
+    wrong: &[FieldError],
+) -> Markup {
     let text = |name: &str| view.get(name).and_then(Value::as_str).unwrap_or_default();
+    let id = text("id");
     let path = format!("/ui/dead-letters/{}", encode(id));
     let mut rows = vec![
         ("Why", html! { span.error { (text("reason")) } }),
@@ -211,7 +227,7 @@ fn desk(visitor: &Visitor, id: &str, view: &Value, payload: &str, target: &str, 
         rows.push(("Event", event_link(text("event_id"))));
     }
     if !text("rule").is_empty() {
-        rows.push(("Rule", rule_link(text("rule"))));
+        rows.push(("Rule", rule_name(&services.rules.book, text("rule"))));
     }
     let attempts = view.get("attempts").and_then(Value::as_array).cloned().unwrap_or_default();
     html! {
@@ -267,7 +283,7 @@ fn desk_of_bus(visitor: &Visitor, id: &str, view: &Value, edited: Option<&str>, 
                         (parts::wrong("Not sent:", wrong))
                         input type="hidden" name="before" value=(body);
                         label for="body" { "Body" }
-                        textarea.code id="body" name="body" rows="8" spellcheck="false" { (edited.unwrap_or(body)) }
+                        textarea.code id="body" name="body" rows="8" spellcheck="false" { (FIRST_LINE_END) (edited.unwrap_or(body)) }
                         div.actions { button type="submit" { "Send back" } }
                     }
                     div.actions { (confirm(visitor, &format!("{path}/discard"), "Throw away", "Nobody will get it. This cannot be undone.")) }
@@ -320,7 +336,7 @@ async fn resubmit(
             Err(problem) => return Err(problem),
         }
     }
-    let content = desk(&visitor, &id, &view, form.text("payload"), form.text("target"), &wrong);
+    let content = desk(&services, &visitor, &view, form.text("payload"), form.text("target"), &wrong);
     let page = layout::page(&visitor, "/ui/messages", "Dead letter", content);
     Ok((axum::http::StatusCode::BAD_REQUEST, page).into_response())
 }

@@ -141,7 +141,8 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
     let known = visitor.clone();
     let response = door.enter(request, visitor, theme, &correlation, next).await;
     let response = response.unwrap_or_else(IntoResponse::into_response);
-    let response = match response.extensions().get::<Problem>() {
+    let unsaid = plain_refusal(&response);
+    let response = match response.extensions().get::<Problem>().or(unsaid.as_ref()) {
         Some(problem) => layout::problem(known.as_ref(), theme, problem, &correlation),
         None => response,
     };
@@ -220,6 +221,19 @@ impl Door {
             },
         }
     }
+}
+
+/// What the router refuses by itself, in words of its own or in none.
+fn plain_refusal(response: &Response) -> Option<Problem> {
+    let is_page =
+        response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+    let (kind, detail) = match response.status() {
+        _ if is_page => return None,
+        StatusCode::BAD_REQUEST => ("invalid-request", "this address cannot be read; it is not UTF-8"),
+        StatusCode::METHOD_NOT_ALLOWED => ("method-not-allowed", "there is nothing to be seen or done here that way"),
+        _ => return None,
+    };
+    Some(Problem::new(response.status(), kind, detail))
 }
 
 /// A form that another site had the browser send is refused whatever it carries.

@@ -7,14 +7,14 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::door::{Page, Visitor};
-use super::parts::{self, Field, address, badge, facts, message_link, rule_link, time, time_text, trace_link};
+use super::parts::{self, Field, address, badge, facts, message_link, rule_name, time, time_text, trace_link};
 use super::{layout, live};
 use crate::app::Services;
 use crate::events::http::{name_param, outcome};
 use crate::events::{Filter, StoredEvent};
 use crate::http::{End, Params, Problem, paging};
-use crate::rules::Outcome;
 use crate::rules::outcome::Sent;
+use crate::rules::{Book, Outcome};
 use crate::tokens::Scope;
 
 const PAGE: usize = 50;
@@ -101,10 +101,10 @@ async fn show(
     let outcome = outcome(&services, &event).await?;
     let title = serde_json::from_str::<Value>(&event.json).ok();
     let title = title.and_then(|json| Some(json.get("eventType")?.as_str()?.to_owned())).unwrap_or_default();
-    Ok(layout::page(&visitor, "/ui/events", &title, markup(&event, &outcome)).into_response())
+    Ok(layout::page(&visitor, "/ui/events", &title, markup(&event, &outcome, &services.rules.book)).into_response())
 }
 
-fn markup(event: &StoredEvent, outcome: &Outcome) -> Markup {
+fn markup(event: &StoredEvent, outcome: &Outcome, book: &Book) -> Markup {
     let json: Value = serde_json::from_str(&event.json).unwrap_or_default();
     let text = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default();
     let mut rows = vec![
@@ -125,13 +125,13 @@ fn markup(event: &StoredEvent, outcome: &Outcome) -> Markup {
         (facts(&rows))
         div.columns {
             section aria-labelledby="data" { h2 id="data" { "Data" } (parts::json(json.get("data").unwrap_or(&Value::Null))) }
-            section aria-labelledby="outcome" { h2 id="outcome" { "What became of it" } (became(outcome)) }
+            section aria-labelledby="outcome" { h2 id="outcome" { "What became of it" } (became(outcome, book)) }
         }
         details { summary { "The whole event" } (parts::json(&json)) }
     }
 }
 
-fn became(outcome: &Outcome) -> Markup {
+fn became(outcome: &Outcome, book: &Book) -> Markup {
     let totals = &outcome.totals;
     html! {
         @if totals.rules == 0 && totals.messages == 0 {
@@ -140,7 +140,8 @@ fn became(outcome: &Outcome) -> Markup {
         @if !outcome.rules.is_empty() {
             h3 { "Rules" }
             ul.plain { @for rule in &outcome.rules {
-                li { (rule_link(&rule.name)) " " (badge(&rule.status))
+                li { (rule_name(book, &rule.name)) " " (badge(&rule.status))
+                    @if rule.repeats > 0 { span.faint { " " (rule.repeats) " told already" } }
                     @for error in &rule.errors { p.wrong { (error) } }
                 }
             } }
@@ -148,7 +149,7 @@ fn became(outcome: &Outcome) -> Markup {
         @if totals.notifications > 0 {
             h3 { "Inbox entries" }
             ul.plain { @for entry in &outcome.notifications {
-                li { (entry.user) span.faint { " by " (rule_link(&entry.rule)) } }
+                li { (entry.user) span.faint { " by " (rule_name(book, &entry.rule)) } }
             } }
             (more(totals.notifications, outcome.notifications.len()))
         }
@@ -158,7 +159,8 @@ fn became(outcome: &Outcome) -> Markup {
         @if let Some(fanout) = &outcome.fanout {
             h3 { "Fan-out" }
             p { (badge(if fanout.state == "done" { "done" } else { "open" })) " "
-                (fanout.notifications) " inbox entries and " (fanout.messages) " messages so far" }
+                (fanout.notifications) " inbox entries and " (fanout.messages) " messages so far"
+                @if fanout.repeats > 0 { span.faint { ", " (fanout.repeats) " told already" } } }
         }
     }
 }

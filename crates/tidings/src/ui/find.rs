@@ -21,7 +21,10 @@ pub fn pages() -> Vec<Page> {
 
 async fn find(State(services): State<Services>, visitor: Visitor, params: Params) -> Result<Response, Problem> {
     let wanted = params.text("q").unwrap_or_default().trim().to_owned();
-    if let Some(place) = place(&services, &wanted).await? {
+    // The store has no empty keys to ask for.
+    if !wanted.is_empty()
+        && let Some(place) = place(&services, &wanted).await?
+    {
         return Ok(see_other(&place));
     }
     let hint = html! {
@@ -53,7 +56,7 @@ async fn place(services: &Services, wanted: &str) -> Result<Option<String>, Prob
     if find_schedule(services, wanted).await?.is_some() {
         return page("schedules");
     }
-    if !wanted.is_empty() && services.incidents.get(wanted).await?.is_some() {
+    if services.incidents.get(wanted).await?.is_some() {
         return page("incidents");
     }
     if let Some(correlation) = correlation_of(services, wanted).await? {

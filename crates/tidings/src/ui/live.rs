@@ -77,7 +77,7 @@ pub fn row_of(json: &str, outcome: Option<&Outcome>) -> Markup {
     html! {
         tr {
             td data-label="Time" { (time_text(text("eventTimestamp"))) }
-            td data-label="Type" { a href=(address("/ui/events", &[("type", text("eventType"))])) { (text("eventType")) } }
+            td data-label="Type" { a href=(address("/ui/events", &[("type", text("eventType"))])) { (short(text("eventType"), 60)) } }
             td data-label="Source" { (short(text("source"), 40)) }
             td data-label="Event" { (event_link(text("eventId"))) }
             td data-label="What became of it" { (summary(&outcome)) }

@@ -1,5 +1,7 @@
 //! Signing in with a token, signing out, and the choice of colours.
 
+use std::net::IpAddr;
+
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -9,7 +11,7 @@ use maud::html;
 use super::door::{Form, Guesses, Page, Theme, Visitor, see_other};
 use super::{layout, session};
 use crate::app::Services;
-use crate::http::{Params, Peer, Problem};
+use crate::http::{CorrelationId, Params, Peer, Problem};
 
 pub fn pages() -> Vec<Page> {
     vec![
@@ -51,15 +53,16 @@ async fn sign_in(
     State(services): State<Services>,
     theme: Theme,
     Guesses(guesses): Guesses,
+    correlation: CorrelationId,
     fields: Form,
     request: Request,
 ) -> Result<Response, Problem> {
     let now = services.clock.monotonic();
-    let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
+    let peer = peer_of(&request);
     let next = fields.text("next");
     match services.tokens.recognise(fields.text("token").trim()).await? {
         Some(caller) => {
-            let cookie = session::begin(&services, &caller).await?;
+            let cookie = session::begin(&services, &caller, peer, &correlation).await?;
             let home = layout::first_place(|scopes| caller.may(scopes)).unwrap_or("/ui/");
             let place = if is_ours(next) { next } else { home };
             let mut response = see_other(place);
@@ -74,10 +77,18 @@ async fn sign_in(
             }
             if let Some(peer) = peer {
                 guesses.note(peer, now);
+                // As many as the limit on guesses lets through: nobody fills the log by guessing.
+                if services.config.limits.failed_auth_attempts > 0 {
+                    session::refused(&services, peer, &correlation).await?;
+                }
             }
             Ok(form(theme, next, Some("This token is unknown, revoked or expired.")))
         }
     }
+}
+
+fn peer_of(request: &Request) -> Option<IpAddr> {
+    request.extensions().get::<Peer>().map(|peer| peer.0.ip())
 }
 
 /// Only pages of our own are gone on to: a path, and none that a browser takes for another host.
@@ -85,8 +96,13 @@ pub fn is_ours(path: &str) -> bool {
     path.starts_with("/ui/") && !path.contains(['\\', '\r', '\n', '\t']) && path.is_ascii()
 }
 
-async fn sign_out(State(services): State<Services>, visitor: Visitor) -> Result<Response, Problem> {
-    let cookie = session::end(&services, &visitor.session).await?;
+async fn sign_out(
+    State(services): State<Services>,
+    visitor: Visitor,
+    correlation: CorrelationId,
+    request: Request,
+) -> Result<Response, Problem> {
+    let cookie = session::end(&services, &visitor.session, peer_of(&request), &correlation).await?;
     let mut response = see_other("/ui/login");
     response.headers_mut().insert(header::SET_COOKIE, cookie);
     Ok(response)

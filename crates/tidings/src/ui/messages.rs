@@ -10,7 +10,7 @@ use tidings_core::message::Status;
 use super::door::{Page, Visitor, see_other};
 use super::layout;
 use super::parts::{
-    self, Field, act, badge, choice, confirm, encode, event_link, facts, message_link, rule_link, short, time,
+    self, Field, act, badge, choice, confirm, encode, event_link, facts, message_link, rule_name, short, time,
     time_text, trace_link,
 };
 use super::steps::{attempts_table, destination};
@@ -20,6 +20,7 @@ use crate::http::{CorrelationId, End, Params, Problem, paging};
 use crate::messages::http::{MessageView, call_off, send_again};
 use crate::messages::list::{self, Filter};
 use crate::messages::{Message, counters};
+use crate::rules::Book;
 use crate::tokens::Scope;
 
 const PAGE: usize = 50;
@@ -138,7 +139,7 @@ async fn show(
     };
     let content = html! {
         (parts::notice(said))
-        (message_facts(&message, &view))
+        (message_facts(&message, &view, &services.rules.book))
         @if visitor.operates() {
             div.actions {
                 @if status == Status::Failed { (act(&visitor, &format!("/ui/messages/{}/retry", encode(&id)), "Send again")) }
@@ -172,7 +173,7 @@ async fn show(
     Ok(layout::page(&visitor, "/ui/messages", &short(heading, 90), content).into_response())
 }
 
-fn message_facts(message: &Message, view: &Value) -> Markup {
+fn message_facts(message: &Message, view: &Value, book: &Book) -> Markup {
     let mut rows = vec![
         ("Status", badge(message.delivery.status.as_str())),
         ("Message id", html! { span.id { (message.message_id) } }),
@@ -194,7 +195,7 @@ fn message_facts(message: &Message, view: &Value) -> Markup {
         rows.push(("Event", event_link(event)));
     }
     if let Some(rule) = &message.rule {
-        rows.push(("Rule", rule_link(rule)));
+        rows.push(("Rule", rule_name(book, rule)));
     }
     if let Some(before) = &message.retry_of {
         rows.push(("Sent again for", message_link(before)));

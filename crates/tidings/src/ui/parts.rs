@@ -7,6 +7,7 @@ use tidings_core::envelope::FieldError;
 use tidings_core::time::{Timestamp, iso_millis};
 
 use super::door::Visitor;
+use crate::rules::Book;
 
 /// What stands for itself in a part of a path or query.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -15,6 +16,9 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.'
 pub const TEXT_BYTES: usize = 40_000;
 /// Bytes of one of many.
 pub const PIECE_BYTES: usize = 2_000;
+
+/// What a browser takes away at the beginning of a text to be edited; with it, the text itself may begin with an empty line.
+pub const FIRST_LINE_END: &str = "\n";
 
 /// Characters of JSON that stand on one line.
 const LINE: usize = 60;
@@ -100,6 +104,16 @@ pub fn message_link(message_id: &str) -> Markup {
 #[must_use]
 pub fn rule_link(name: &str) -> Markup {
     html! { a href=(format!("/ui/rules/{}", encode(name))) { (name) } }
+}
+
+/// A rule's name, with a link while there is a page for it: it may be deleted by now, or stand for a handler of our own.
+#[must_use]
+pub fn rule_name(book: &Book, name: &str) -> Markup {
+    if book.get(name).is_some() {
+        rule_link(name)
+    } else {
+        html! { (name) }
+    }
 }
 
 #[must_use]

@@ -13,6 +13,7 @@ use super::layout;
 use super::parts::{self, badge, confirm, encode, event_link, form_token, number, rule_link};
 use crate::app::Services;
 use crate::http::{CorrelationId, Params, Problem};
+use crate::incidents::monitors::how_to_change;
 use crate::rules::http::{remove, write};
 use crate::rules::{Origin, Rule, Target, dry_run, read};
 use crate::tokens::Scope;
@@ -138,7 +139,11 @@ impl Draft {
     fn fields(&self) -> Result<Map<String, Value>, Vec<FieldError>> {
         let mut errors = Vec::new();
         let mut parse = |name: &'static str, text: &str| match tidings_core::json::parse::<Value>(text) {
-            Ok(value) => value,
+            Ok(value) => {
+                // What says two things of a field says neither, here as at the API's door.
+                errors.extend(read::repeated_in(name, text));
+                value
+            }
             Err(bad) => {
                 errors.push(FieldError::new(name, bad.0));
                 Value::Null
@@ -246,7 +251,7 @@ async fn show(
     let draft = Draft::of(&rule);
     let short =
         parts::is_editable(&draft.pattern) && parts::is_editable(&draft.targets) && parts::is_editable(&draft.text);
-    let editable = visitor.operates() && rule.origin != Origin::File && short;
+    let editable = visitor.operates() && !rule.origin.is_configured() && short;
     let built_in = services.rules.book.is_built_in(&name);
     let (word, question) = if built_in {
         ("Back to the built-in rule", "What was changed in it is lost.")
@@ -272,6 +277,8 @@ fn readable(visitor: &Visitor, rule: &Rule) -> Markup {
     html! {
         @if rule.origin == Origin::File && visitor.operates() {
             p.faint { "This rule is in the configuration file; change it there and reload." }
+        } @else if rule.origin == Origin::Monitor && visitor.operates() {
+            p.faint.sentence { (how_to_change(&rule.name)) "." }
         } @else if visitor.operates() {
             p.faint { "This rule is too long to be edited here; " code { "PUT /rules/{name}" } " changes it." }
         }

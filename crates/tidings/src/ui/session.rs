@@ -2,16 +2,20 @@
 //! its hash and which token it stands for, so that a session ends with its token, when somebody signs out, or after
 //! twelve hours.
 
+use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 use tidings_store::{Error, Item, Key, KeyKind, Table, Write};
 
 use crate::app::Services;
+use crate::audit::Action;
+use crate::http::CorrelationId;
 use crate::tokens::Caller;
 
 const COOKIE: &str = "tidings_session";
@@ -31,8 +35,13 @@ pub struct Session {
     secret: String,
 }
 
-/// Begins a session; gives the cookie that carries it.
-pub async fn begin(services: &Services, caller: &Caller) -> Result<HeaderValue, Error> {
+/// Begins a session; gives the cookie that carries it. That somebody signed in is on record with it (S003-42).
+pub async fn begin(
+    services: &Services,
+    caller: &Caller,
+    peer: Option<IpAddr>,
+    correlation: &CorrelationId,
+) -> Result<HeaderValue, Error> {
     let mut bytes = [0; SECRET_BYTES];
     services.ids.random(&mut bytes);
     let secret = BASE64_URL_SAFE_NO_PAD.encode(bytes);
@@ -42,7 +51,8 @@ pub async fn begin(services: &Services, caller: &Caller) -> Result<HeaderValue, 
         .with("tokenId", &caller.token.id)
         .with("since", now)
         .with("ttl", now.saturating_add(LASTS_SECONDS));
-    services.store.transact(vec![Write::insert(table(), item)]).await?;
+    let action = Action::new("login", "session", &caller.token.id).details(from(peer));
+    services.audit.record_with(&caller.name(), &correlation.0, action, vec![Write::insert(table(), item)]).await?;
     Ok(cookie(services, &secret, LASTS_SECONDS))
 }
 
@@ -56,9 +66,26 @@ pub async fn of(services: &Services, headers: &HeaderMap) -> Result<Option<Sessi
 }
 
 /// Ends the session; gives the cookie that takes its own away.
-pub async fn end(services: &Services, session: &Session) -> Result<HeaderValue, Error> {
-    services.store.transact(vec![Write::delete(table(), Key::new(id_of(&session.secret)))]).await?;
+pub async fn end(
+    services: &Services,
+    session: &Session,
+    peer: Option<IpAddr>,
+    correlation: &CorrelationId,
+) -> Result<HeaderValue, Error> {
+    let ended = Write::delete(table(), Key::new(id_of(&session.secret)));
+    let action = Action::new("logout", "session", &session.caller.token.id).details(from(peer));
+    services.audit.record_with(&session.caller.name(), &correlation.0, action, vec![ended]).await?;
     Ok(cookie(services, "", 0))
+}
+
+/// Puts on record that somebody could not sign in. What they showed is not.
+pub async fn refused(services: &Services, peer: IpAddr, correlation: &CorrelationId) -> Result<(), Error> {
+    let action = Action::new("login.failed", "session", "unknown").details(from(Some(peer)));
+    services.audit.record_with("unknown", &correlation.0, action, Vec::new()).await.map(drop)
+}
+
+fn from(peer: Option<IpAddr>) -> Value {
+    json!({ "address": peer })
 }
 
 impl Session {

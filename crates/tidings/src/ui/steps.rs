@@ -4,7 +4,8 @@ use maud::{Markup, html};
 use serde_json::Value;
 use tidings_core::time::Timestamp;
 
-use super::parts::{self, PIECE_BYTES, badge, duration_ms, event_link, message_link, rule_link, time_text};
+use super::parts::{self, PIECE_BYTES, badge, duration_ms, event_link, message_link, rule_name, time_text};
+use crate::rules::Book;
 use crate::trace::Step;
 
 /// Characters of an attempt's error: there may be many.
@@ -36,7 +37,7 @@ impl Shown {
 }
 
 #[must_use]
-pub fn shown(step: &Step, now: Timestamp) -> Shown {
+pub fn shown(step: &Step, now: Timestamp, book: &Book) -> Shown {
     let details: Value = serde_json::from_str(step.details.get()).unwrap_or_default();
     let at = step.time.parse().unwrap_or(Timestamp::MIN);
     let plain = |label: &str, headline: Markup, body: Markup| Shown {
@@ -60,9 +61,11 @@ pub fn shown(step: &Step, now: Timestamp) -> Shown {
             };
             plain("Event", headline, event_body(&step.id, &details))
         }
-        "rule" => several(plain("Rules", rules_headline(&details), html! {}), list(&details, "rules").len() as u64),
+        "rule" => {
+            several(plain("Rules", rules_headline(&details, book), html! {}), list(&details, "rules").len() as u64)
+        }
         "notification" => several(plain("Inbox", inbox_headline(&details), html! {}), total(&details)),
-        "message" => message(step, &details, at, now),
+        "message" => message(step, &details, (at, now), book),
         "bus" => on_bus(&details, at),
         "audit" => {
             let headline = html! {
@@ -106,11 +109,11 @@ fn event_body(id: &str, details: &Value) -> Markup {
     }
 }
 
-fn rules_headline(details: &Value) -> Markup {
+fn rules_headline(details: &Value, book: &Book) -> Markup {
     html! {
         span.tags {
             @for rule in list(details, "rules") {
-                span.tag { (rule_link(text(rule, "name")))
+                span.tag { (rule_name(book, text(rule, "name")))
                     @if text(rule, "status") != "matched" { " " (badge(text(rule, "status"))) } }
             }
         }
@@ -145,7 +148,7 @@ fn about(subject: &str) -> Markup {
     }
 }
 
-fn message(step: &Step, details: &Value, at: Timestamp, now: Timestamp) -> Shown {
+fn message(step: &Step, details: &Value, (at, now): (Timestamp, Timestamp), book: &Book) -> Shown {
     let status = text(details, "status");
     let state = ["created", "queued", "processing", "completed", "failed"].into_iter().find(|known| *known == status);
     let moment = |value: &Value, name: &str| text(value, name).parse::<Timestamp>().ok();
@@ -170,7 +173,7 @@ fn message(step: &Step, details: &Value, at: Timestamp, now: Timestamp) -> Shown
         },
         body: html! {
             p.meta { (message_link(&step.id)) @let rule = text(details, "rule");
-                @if !rule.is_empty() { span.faint { " by " (rule_link(rule)) } } }
+                @if !rule.is_empty() { span.faint { " by " (rule_name(book, rule)) } } }
             (attempts_table(attempts))
             @if let Some(next) = details.get("next_attempt_at").and_then(Value::as_str).filter(|_| !attempts.is_empty()) {
                 p.meta { "Next attempt " (time_text(next)) }

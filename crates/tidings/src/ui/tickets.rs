@@ -1,6 +1,7 @@
 //! Tickets: the latest, a caller's, one with its comments, and its status.
 
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use maud::{Markup, html};
@@ -10,7 +11,7 @@ use tidings_core::envelope::FieldError;
 use super::door::{Form, Page, Visitor, see_other};
 use super::forms::again;
 use super::layout;
-use super::parts::{self, Field, act, badge, encode, facts, form_token, short, time};
+use super::parts::{self, FIRST_LINE_END, Field, act, badge, encode, facts, form_token, short, time};
 use crate::app::Services;
 use crate::events::Filter;
 use crate::http::{CorrelationId, Params, Problem, paging};
@@ -83,8 +84,11 @@ async fn latest(
     let mut tickets = Vec::new();
     for event in events {
         let event: Value = serde_json::from_str(&event.json).unwrap_or_default();
-        let id = event.pointer("/data/ticket_id").and_then(Value::as_str).unwrap_or_default();
-        tickets.extend(services.tickets.get(id).await?);
+        // Anybody may send an event of this type; the store has no empty keys to ask for.
+        let id = event.pointer("/data/ticket_id").and_then(Value::as_str).filter(|id| !id.is_empty());
+        if let Some(id) = id {
+            tickets.extend(services.tickets.get(id).await?);
+        }
     }
     Ok((tickets, next))
 }
@@ -115,9 +119,15 @@ async fn show(
 ) -> Result<Response, Problem> {
     let said = params.text("done").map(|_| "Saved.");
     let ticket = services.tickets.get(&id).await?.ok_or(Refused::Unknown)?;
+    let content = page_of(&visitor, &ticket, said, "", &[]);
+    Ok(layout::page(&visitor, "/ui/tickets", &short(&ticket.issue_description, 80), content).into_response())
+}
+
+/// A ticket with its comments, and the comment that somebody is about to add.
+fn page_of(visitor: &Visitor, ticket: &Ticket, said: Option<&str>, draft: &str, wrong: &[FieldError]) -> Markup {
     let path = format!("/ui/tickets/{}", encode(&ticket.ticket_id));
     let events = parts::address("/ui/events", &[("source", SOURCE)]);
-    let content = html! {
+    html! {
         (parts::notice(said))
         (facts(&[
             ("Status", badge(ticket.status.as_str())),
@@ -128,7 +138,7 @@ async fn show(
         ]))
         @if visitor.operates() {
             div.actions { @for next in Status::ALL.into_iter().filter(|next| ticket.status.leads_to(*next)) {
-                (act(&visitor, &format!("{path}/status?to={}", next.as_str()), &format!("Mark {}", next.as_str().replace('_', " "))))
+                (act(visitor, &format!("{path}/status?to={}", next.as_str()), &format!("Mark {}", next.as_str().replace('_', " "))))
             } }
         }
         section aria-labelledby="issue" { h2 id="issue" { "What is wrong" } p.long { (parts::within(&ticket.issue_description, parts::TEXT_BYTES)) } }
@@ -142,15 +152,15 @@ async fn show(
             } }
             @if visitor.may(&[Scope::Tickets]) {
                 form.editor method="post" action=(format!("{path}/comment")) {
-                    (form_token(&visitor))
-                    label { span { "Add a comment" } textarea name="comment_text" rows="3" required maxlength="4000" {} }
+                    (form_token(visitor))
+                    (parts::wrong("Not added:", wrong))
+                    label { span { "Add a comment" } textarea name="comment_text" rows="3" required maxlength="4000" { (FIRST_LINE_END) (draft) } }
                     div.actions { button type="submit" { "Add" } }
                 }
             }
         }
         @if visitor.reads() { p { a href=(events) { "Events of tickets" } } }
-    };
-    Ok(layout::page(&visitor, "/ui/tickets", &short(&ticket.issue_description, 80), content).into_response())
+    }
 }
 
 async fn new(visitor: Visitor) -> Response {
@@ -197,12 +207,27 @@ async fn comment(
     Path(id): Path<String>,
     form: Form,
 ) -> Result<Response, Problem> {
-    let fields = json!({ "comment_text": form.text("comment_text").replace("\r\n", "\n") });
-    let text = read::comment(&fields.as_object().cloned().unwrap_or_default()).map_err(Problem::invalid)?;
+    let draft = form.text("comment_text").replace("\r\n", "\n");
+    let fields = json!({ "comment_text": draft });
     let by = visitor.caller().name();
     let origin = Origin::of(&by, &correlation);
-    services.tickets.comment(&id, &text, origin, services.ids.uuid(services.clock.now())).await?;
-    Ok(see_other(&format!("/ui/tickets/{}?done=comment", encode(&id))))
+    let wrong = match read::comment(&fields.as_object().cloned().unwrap_or_default()) {
+        Ok(text) => match services.tickets.comment(&id, &text, origin, services.ids.uuid(services.clock.now())).await {
+            Ok(_) => return Ok(see_other(&format!("/ui/tickets/{}?done=comment", encode(&id)))),
+            Err(refused) => {
+                let problem = Problem::from(refused);
+                if problem.status != StatusCode::CONFLICT {
+                    return Err(problem);
+                }
+                vec![FieldError::new("", problem.detail)]
+            }
+        },
+        Err(wrong) => wrong,
+    };
+    // What was written stays, whatever is wrong with it.
+    let ticket = services.tickets.get(&id).await?.ok_or(Refused::Unknown)?;
+    let content = page_of(&visitor, &ticket, None, &draft, &wrong);
+    Ok(again(&visitor, "/ui/tickets", &short(&ticket.issue_description, 80), content))
 }
 
 async fn status(

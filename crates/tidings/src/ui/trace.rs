@@ -39,7 +39,7 @@ async fn show(
     let trace = Trace { store: &*services.store, stage: services.config.stage.as_str(), bus: &services.bus };
     let (steps, next) = trace.page(&correlation_id, PAGE, after).await?;
     let next = paging::seal(&services.sealer, &context, next.as_ref());
-    let steps: Vec<Shown> = steps.iter().map(|step| shown(step, services.clock.now())).collect();
+    let steps: Vec<Shown> = steps.iter().map(|step| shown(step, services.clock.now(), &services.rules.book)).collect();
     let content = html! {
         p.subtitle { span.id { (correlation_id) } }
         @if steps.is_empty() {

@@ -141,6 +141,24 @@ const checks = {
     }
   },
 
+  async "names as long as they may be break instead of pushing a page sideways"() {
+    const [rule, long] = ["r".repeat(128), "L".repeat(250)];
+    const targets = [{ channel: "inbox", users: ["u".repeat(256)] }, { channel: "ntfy", topic: "t" }];
+    await api("PUT", `/rules/${rule}`, { pattern: { correlationId: ["long"] }, targets });
+    await api("POST", "/events", { eventId: "long", eventType: long, source: long, subject: "s".repeat(1024), correlationId: "long", data: { ["k".repeat(200)]: "v".repeat(500) } });
+    const paths = ["/ui/events?correlationId=long", "/ui/events/long", "/ui/trace/long", "/ui/rules", `/ui/rules/${rule}`, `/ui/find?q=${"n".repeat(200)}`, "/ui/live", "/ui/", "/ui/audit", "/ui/messages"];
+    for (const [width, height] of [[1280, 900], [390, 844]]) {
+      const page = await visit({ viewport: { width, height } });
+      for (const path of paths) {
+        await page.goto(url + path);
+        const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(over <= 0, `${path} is ${over} px too wide at ${width}`);
+      }
+      await leave(page);
+    }
+    await api("DELETE", `/rules/${rule}`);
+  },
+
   async "new events appear by themselves"() {
     const page = await visit();
     await page.goto(`${url}/ui/live?type=browser.*`);

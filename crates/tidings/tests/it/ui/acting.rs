@@ -143,7 +143,7 @@ async fn the_chain_of_the_log_can_be_verified() {
     let server = TestServer::start().await;
     let visitor = Visitor::admin(&server).await;
     let page = visitor.act("/ui/audit/verify", &[]).await.expect(200).text();
-    assert!(page.contains("All 1 entries are there"), "{page}");
+    assert!(page.contains("All 2 entries are there"), "{page}");
 }
 
 #[tokio::test]
@@ -220,4 +220,54 @@ async fn a_dead_letter_of_the_bus_is_edited_sent_back_and_thrown_away() {
     assert!(trace.contains("resubmitted") && trace.contains("delivered once, locked"), "{trace}");
     let torn = visitor.get("/ui/trace/torn").await.expect(200).text();
     assert!(torn.contains("removed"), "{torn}");
+}
+
+// Issue 3: keys that stand twice in a rule are refused, here as at the API's door.
+#[tokio::test]
+async fn a_key_that_stands_twice_in_the_rule_editor_is_refused_by_its_place() {
+    let server = TestServer::start().await;
+    let visitor = Visitor::admin(&server).await;
+    let good = [
+        ("name", "r"),
+        ("enabled", "on"),
+        ("pattern", "{\"eventType\":[\"a\"]}"),
+        ("targets", "[{\"channel\":\"inbox\",\"users\":[\"ana\"]}]"),
+    ];
+    let with = |name: &'static str, text: &'static str| {
+        good.map(|(known, value)| (known, if known == name { text } else { value }))
+    };
+    let twice = [
+        ("pattern", "{\"eventType\":[\"a\"],\"eventType\":[\"b\"]}", "<code>pattern.eventType</code>"),
+        ("targets", "[{\"channel\":\"inbox\",\"users\":[\"a\"],\"users\":[\"b\"]}]", "<code>targets[0].users</code>"),
+    ];
+    for (field, text, place) in twice {
+        let page = visitor.act("/ui/rules/new", &with(field, text)).await.expect(400).text();
+        assert!(page.contains(place), "{page}");
+        server.client().get("/rules/r").await.problem(404);
+    }
+    visitor.act("/ui/rules/new", &good).await.expect(303);
+    for (field, text, place) in twice {
+        assert!(visitor.act("/ui/rules/r/edit", &with(field, text)).await.expect(400).text().contains(place));
+    }
+    assert_eq!(server.client().get("/rules/r").await.json()["targets"][0]["users"], json!(["ana"]));
+    for name in ["new", "try"] {
+        let page = visitor.act("/ui/rules/new", &with("name", name)).await.expect(400).text();
+        assert!(page.contains("<code>name</code>"), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_comment_that_is_refused_stays_in_its_form() {
+    let server = TestServer::start().await;
+    let visitor = Visitor::admin(&server).await;
+    let new = json!({ "caller_id": "s-1", "issue_description": "the printer burns" });
+    let id = server.client().post("/tickets", &new).await.expect(201).json()["ticket_id"].as_str().unwrap().to_owned();
+    let path = format!("/ui/tickets/{id}/comment");
+    let long = format!("begins {}", "x".repeat(3_994));
+    let page = visitor.act(&path, &[("comment_text", &long)]).await.expect(400).text();
+    assert!(page.contains("<code>comment_text</code>") && page.contains("begins xxx"), "{page}");
+    assert!(page.contains("the printer burns"), "{page}");
+    visitor.act(&path, &[("comment_text", "")]).await.expect(400);
+    visitor.act(&path, &[("comment_text", &long[..4_000])]).await.expect(303);
+    assert_eq!(server.client().get(&format!("/tickets/{id}")).await.json()["comments"].as_array().unwrap().len(), 1);
 }

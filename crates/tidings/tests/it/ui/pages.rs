@@ -247,3 +247,64 @@ async fn what_is_large_makes_no_large_page() {
         assert!(page.body.len() < MOST_BYTES, "{path}: {}", page.body.len());
     }
 }
+
+// Whatever the address is: a page that says what is wrong, and never a failure of ours.
+#[tokio::test]
+async fn odd_addresses_get_pages_that_say_what_is_wrong() {
+    let server = TestServer::start().await;
+    let visitor = Visitor::admin(&server).await;
+    for path in ["/ui/find", "/ui/find?q=", "/ui/find?q=%20"] {
+        assert!(visitor.get(path).await.expect(200).text().contains("Nothing to look for"), "{path}");
+    }
+    for path in ["/ui/bus/peek", "/ui/bus/peek?path=", "/ui/bus/peek?path=%2F"] {
+        let page = visitor.get(path).await.expect(400).text();
+        assert!(page.contains("<code>path</code> is missing"), "{page}");
+    }
+    for (path, status) in [("/ui/events/%ff", 400), ("/ui/rules/%ff", 400), ("/ui/logout", 405), ("/ui/rules/try", 405)]
+    {
+        let page = visitor.get(path).await.expect(status);
+        assert_eq!(page.header("content-type"), "text/html; charset=utf-8", "{path}");
+        assert!(page.text().contains("<h1>"), "{path}");
+    }
+    // Anybody who may send events may send one that looks like a ticket's.
+    let event = json!({ "eventType": "ticket.created", "source": "tidings/tickets", "data": { "ticket_id": "" } });
+    server.client().send(&event).await;
+    visitor.get("/ui/tickets").await.expect(200);
+}
+
+#[tokio::test]
+async fn only_rules_that_have_a_page_are_linked() {
+    let server = TestServer::start().await;
+    let (client, visitor) = (server.client(), Visitor::admin(&server).await);
+    let rule = json!({ "pattern": { "eventType": ["a"] },
+        "targets": [{ "channel": "inbox", "users": ["ana"] }, { "channel": "ntfy", "topic": "t" }] });
+    client.put("/rules/short-lived", &rule).await.expect(201);
+    client.send(&json!({ "eventId": "e-1", "eventType": "a", "correlationId": "c-1" })).await;
+    let pages = ["/ui/events/e-1", "/ui/trace/c-1"];
+    for path in pages {
+        assert!(visitor.get(path).await.expect(200).text().contains("/ui/rules/short-lived\""), "{path}");
+    }
+    client.delete("/rules/short-lived").await.expect(204);
+    for path in pages {
+        let page = visitor.get(path).await.expect(200).text();
+        assert!(page.contains("short-lived") && !page.contains("/ui/rules/short-lived"), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_letter_of_the_bus_has_its_attempts_and_its_body_to_the_last_line_end() {
+    let server = TestServer::start().await;
+    let (client, visitor) = (server.client(), Visitor::admin(&server).await);
+    client.put("/bus/q", &json!({})).await.expect(201);
+    client.post_as("/bus/q/messages", "text/plain", "\n\nx").await.expect(201);
+    let got = client.post("/bus/q/receive", &json!({ "max": 1 })).await.expect(200).json();
+    let lock = &got["messages"][0]["lockToken"];
+    let dead = json!([{ "action": "deadletter", "reason": "Broken", "lockToken": lock }]);
+    client.post("/bus/q/settle", &dead).await.expect(200);
+    let list = visitor.get("/ui/dead-letters").await.expect(200).text();
+    assert!(list.contains("data-label=\"Attempts\">1</td>"), "{list}");
+    let letter = list.split("/ui/dead-letters/").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let desk = visitor.get(&format!("/ui/dead-letters/{letter}")).await.expect(200).text();
+    // A browser drops the first line end of a text to be edited.
+    assert!(desk.contains("spellcheck=\"false\">\n\n\nx</textarea>"), "{desk}");
+}

@@ -102,3 +102,30 @@ async fn a_cookie_that_was_made_up_opens_nothing() {
     visitor.cookie = format!("other=1; {good}");
     visitor.get("/ui/").await.expect(200);
 }
+
+// S003-42, SX-19
+#[tokio::test]
+async fn who_signs_in_and_out_and_who_fails_to_is_on_record() {
+    let server = TestServer::start_with(|config| config.limits.failed_auth_attempts = 2).await;
+    let visitor = Visitor::admin(&server).await;
+    visitor.act("/ui/logout", &[]).await.expect(303);
+    let stranger = Visitor::stranger(&server);
+    for status in [401, 401, 429, 429] {
+        stranger.submit("/ui/login", &[("token", "tdg_guess_guessed-secret")]).await.expect(status);
+    }
+    let log = server.client().get("/audit-log?entity=session").await.expect(200);
+    assert!(!log.text().contains("guess"), "{}", log.text());
+    let log = log.json();
+    let entries: Vec<_> = log["items"].as_array().unwrap().iter().collect();
+    let actions: Vec<_> = entries.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["login.failed", "login.failed", "logout", "login"], "{log}");
+    let id = server.admin_token().split('_').nth(1).unwrap();
+    let created = server.client().get("/audit-log?action=token.create").await.expect(200).json();
+    assert_eq!(created["items"][0]["entityId"], id);
+    for entry in &entries[2..] {
+        assert_eq!((&entry["entityId"], &entry["details"]["address"]), (&json!(id), &json!("127.0.0.1")), "{entry}");
+        assert!(entry["user"].as_str().unwrap().contains(id), "{entry}");
+    }
+    assert_eq!(entries[0]["user"], "unknown");
+    assert_eq!(server.client().get("/audit-log/verify").await.json()["ok"], json!(true));
+}
