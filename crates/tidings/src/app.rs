@@ -128,6 +128,8 @@ pub struct Surroundings {
     pub limit_file: Option<PathBuf>,
     /// Reads the configuration anew for a reload; absent, there is none.
     pub reload: Option<crate::reload::Source>,
+    /// Whether a new store begins with the sample schedule.
+    pub sample: bool,
 }
 
 /// Why a server cannot start; one sentence that says what to do.
@@ -242,7 +244,7 @@ impl App {
         listeners: Listeners,
         opened: Opened,
     ) -> Result<Self, StartError> {
-        let Surroundings { clock, ids, limit_file, reload, .. } = surroundings;
+        let Surroundings { clock, ids, limit_file, reload, sample, .. } = surroundings;
         let Opened { store, embedded, shared, metrics } = opened;
         let (nodes, forwarder) = open::nodes(&config, &store, &clock, &*ids, shared).await?;
         let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
@@ -309,14 +311,17 @@ impl App {
             embedded,
             metrics,
         };
-        Self::prepare(Services(Arc::new(parts)), listeners).await
+        Self::prepare(Services(Arc::new(parts)), listeners, sample).await
     }
 
     /// What a first start needs, and what every start does before it serves.
-    async fn prepare(services: Services, listeners: Listeners) -> Result<Self, StartError> {
+    async fn prepare(services: Services, listeners: Listeners, sample: bool) -> Result<Self, StartError> {
         let url = format!("http://{}", services.config.listen);
         let push_url = services.config.push.listen.address().map(|address| format!("http://{address}"));
         services.look_at_nodes().await?;
+        if sample {
+            services.make_sample().await?;
+        }
         let first_token = services.make_first_token().await?;
         services.take_authorized_accounts(&services.config.process_alerts).await?;
         let map = inbox::sync::wanted(&services.config);
@@ -465,6 +470,26 @@ impl Services {
             arrivals: Arc::clone(&self.inbox.live),
             traffic: Arc::clone(&self.ingest.traffic),
             stop: self.workers.stopping(),
+        }
+    }
+
+    /// On the first start, which is that without any token yet: the sample schedule.
+    async fn make_sample(&self) -> Result<(), StartError> {
+        if !self.tokens.list().await?.is_empty() {
+            return Ok(());
+        }
+        let has_destination = self.push.is_some() || self.config.ntfy.server.is_some();
+        let writes = self.schedules.sample("tidings", has_destination, self.clock.now()).await?;
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let details = schedules::sample::details(has_destination);
+        let action = Action::new("schedule.put", "schedule", schedules::sample::NAME).details(details);
+        let correlation = self.ids.uuid(self.clock.now()).to_string();
+        match self.audit.record_with("tidings", &correlation, action, writes).await {
+            // Made by another node just now, or made once and deleted.
+            Ok(_) | Err(tidings_store::Error::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 

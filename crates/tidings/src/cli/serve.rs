@@ -65,6 +65,8 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
         acknowledge_before_fsync: arguments.unsafe_acknowledge_before_fsync,
         limit_file: arguments.limit_file,
         reload: Some(reload_source(arguments.config, arguments.listen, config.data_dir.clone(), arguments.demo)),
+        // The demo brings its own.
+        sample: !arguments.demo,
     };
     let data_dir = config.data_dir.clone();
     let demo = if arguments.demo { Some(Demo::prepare().await?) } else { None };

@@ -173,7 +173,7 @@ pub async fn write(
     fields: &Map<String, Value>,
 ) -> Result<(bool, Schedule), Problem> {
     let now = services.clock.now();
-    read::check_name(name).map_err(|error| Problem::invalid(vec![error]))?;
+    read::check_new_name(name).map_err(|error| Problem::invalid(vec![error]))?;
     let definition = services.schedules.read(fields, now).map_err(Problem::invalid)?;
     let by = caller.name();
     for _ in 0..TRIES {

@@ -1,7 +1,7 @@
 //! Schedules: messages that come by the clock (S002-66, SX-16).
 //!
-//! `timing` knows when, `due` decides what is to be done now, `worker` does it, `compose` makes the message, `http` is the
-//! API. No leader is needed: a run's message has an id that follows from the schedule and the time, and it is made in
+//! `timing` knows when, `due` decides what is to be done now, `worker` does it, `compose` makes the message, `sample` is what a
+//! new store begins with, `http` is the API. No leader is needed: a run's message has an id that follows from the schedule and the time, and it is made in
 //! the same transaction that moves the schedule on.
 
 mod compose;
@@ -9,6 +9,7 @@ pub mod due;
 pub mod http;
 mod read;
 mod record;
+pub mod sample;
 pub mod timing;
 mod worker;
 

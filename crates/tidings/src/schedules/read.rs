@@ -70,3 +70,11 @@ pub fn check_name(name: &str) -> Result<(), FieldError> {
     let good = tidings_core::envelope::check_name(name, 128).is_ok() && !name.contains(['/', '\\', '?', '#', '%']);
     if good { Ok(()) } else { Err(FieldError::new("name", "must be 1 to 128 characters without / \\ ? # %")) }
 }
+
+/// The same for one that is written: some addresses lead elsewhere, to a page of the dashboard or to what every client takes
+/// for a folder.
+pub fn check_new_name(name: &str) -> Result<(), FieldError> {
+    check_name(name)?;
+    let reserved = ["new", ".", ".."].contains(&name);
+    if reserved { Err(FieldError::new("name", format!("must not be `{name}`"))) } else { Ok(()) }
+}

@@ -23,6 +23,7 @@ fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
         acknowledge_before_fsync: false,
         limit_file: None,
         reload: None,
+        sample: false,
     }
 }
 

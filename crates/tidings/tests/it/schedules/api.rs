@@ -1,13 +1,20 @@
 //! `/api/schedules`.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidings::app::{App, Surroundings};
 use tidings::config::{Config, Listen};
 use tidings::messages::deliver::Deliverer;
+use tidings::schedules::{Origin, message_id};
+use tidings_store::Store;
+use tidings_store::memory::Memory;
 
-use crate::support::{Answer, Client, TestServer};
+use crate::support::process::Served;
+use crate::support::{Answer, Client, TestServer, server};
 
 async fn put(client: &Client, name: &str, body: &Value) -> Answer {
     let request = client.request(Method::PUT, &format!("/api/schedules/{name}"));
@@ -133,4 +140,69 @@ async fn a_scheduled_hello_reaches_the_push_server() {
     let message_id = shown["runs"][0]["message_id"].as_str().unwrap();
     let message = client.get(&format!("/api/messages/{message_id}")).await.expect(200).json();
     assert_eq!(message["created_by"], "scheduler");
+}
+
+// S002-66, S002-70: hello world works out of the box, once a day, by the sample that a new store begins with.
+#[tokio::test]
+async fn a_new_store_begins_with_a_sample_that_is_sent_and_once_deleted_stays_away() {
+    let data = tempfile::tempdir().unwrap();
+    let clock = server::clock();
+    let store: Arc<dyn Store> = Arc::new(Memory::new(clock.clone()));
+    let open = async || {
+        let mut config = server::config(data.path());
+        config.push.listen = Listen::on(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let surroundings = Surroundings { sample: true, ..server::surroundings(&clock) };
+        App::open_with(config, surroundings, Arc::clone(&store)).await.unwrap().services
+    };
+    let services = open().await;
+    let sample = services.schedules.get("daily-hello").await.unwrap().unwrap();
+    assert_eq!((sample.definition.enabled, sample.origin), (true, Origin::Api));
+    assert_eq!((sample.definition.cron.as_deref(), sample.definition.timezone.as_str()), (Some("0 9 * * *"), "UTC"));
+    clock.advance(Duration::from_secs(24 * 3600));
+    services.schedules.activate(services.clock.now()).await.unwrap();
+    Deliverer::new(&services, "ntfy").drain().await.unwrap();
+    let runs = services.schedules.runs("daily-hello").await.unwrap();
+    assert_eq!(runs.len(), 1);
+    let message =
+        services.messages.get(&message_id("daily-hello", runs[0].at).to_string()).await.unwrap().unwrap().message;
+    assert_eq!((message.delivery.status.as_str(), &message.payload["text"]), ("completed", &json!("hello world")));
+    let deleting = services.schedules.deleting(&services.schedules.get("daily-hello").await.unwrap().unwrap());
+    services.store.transact(vec![deleting]).await.unwrap();
+    drop(services);
+    assert!(open().await.schedules.list().await.unwrap().is_empty());
+}
+
+// The same by the program: switched off where there is nowhere to send it to, there to be changed, gone for good.
+#[tokio::test]
+async fn the_sample_can_be_changed_and_deleted_and_is_off_where_nothing_takes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let start = || {
+        let served = Served::start(directory.path());
+        let token = std::fs::read_to_string(directory.path().join("tidings-data/admin.token")).unwrap();
+        let client = Client::new(&served.url, Some(token.trim()));
+        (served, client)
+    };
+    let (served, client) = start();
+    let shown = client.get("/api/schedules/daily-hello").await.expect(200).json();
+    assert_eq!((&shown["enabled"], &shown["cron"]), (&json!(false), &json!("0 9 * * *")), "{shown}");
+    assert_eq!(
+        shown["payload"],
+        json!({ "text": "hello world", "priority": "default", "tags": ["scheduled", "daily"] })
+    );
+    let changed = json!({ "cron": "0 7 * * *", "message_type": "scheduled_hello", "payload": { "text": "mine" } });
+    put(&client, "daily-hello", &changed).await.expect(200);
+    served.stop();
+    let (served, client) = start();
+    let shown = client.get("/api/schedules/daily-hello").await.expect(200).json();
+    assert_eq!((&shown["cron"], &shown["payload"]["text"]), (&json!("0 7 * * *"), &json!("mine")), "{shown}");
+    client.delete("/api/schedules/daily-hello").await.expect(204);
+    served.stop();
+    let (served, client) = start();
+    assert_eq!(client.get("/api/schedules").await.expect(200).json()["items"], json!([]));
+    for name in ["new", "%2E"] {
+        let answer = put(&client, name, &changed).await;
+        assert!([400, 404, 405].contains(&answer.status), "{name}: {}", answer.text());
+    }
+    assert_eq!(put(&client, "new", &changed).await.bad_fields(), ["name"]);
+    served.stop();
 }

@@ -209,5 +209,7 @@ pub fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
         acknowledge_before_fsync: false,
         limit_file: None,
         reload: None,
+        // Tests make what they want to see.
+        sample: false,
     }
 }
