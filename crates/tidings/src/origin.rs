@@ -8,6 +8,8 @@ pub enum Origin {
     BuiltIn,
     /// The configuration file; the API cannot change it.
     File,
+    /// A monitor, which the configuration file may change and which may also come with Tidings.
+    Monitor,
     Api,
 }
 
@@ -17,19 +19,26 @@ impl Origin {
         match self {
             Self::BuiltIn => "builtin",
             Self::File => "file",
+            Self::Monitor => "monitor",
             Self::Api => "api",
         }
     }
 
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::BuiltIn, Self::File, Self::Api].into_iter().find(|origin| origin.as_str() == text)
+        [Self::BuiltIn, Self::File, Self::Monitor, Self::Api].into_iter().find(|origin| origin.as_str() == text)
+    }
+
+    /// Whether it follows from the configuration, so that the API cannot change it.
+    #[must_use]
+    pub const fn is_configured(self) -> bool {
+        matches!(self, Self::File | Self::Monitor)
     }
 
     /// Refuses to change through the API what is in the configuration file.
     pub fn refuse_file(self, what: &str) -> Result<(), Problem> {
         match self {
-            Self::File => {
+            Self::File | Self::Monitor => {
                 Err(Problem::conflict(format!("this {what} is in the configuration file; change it there and reload")))
             }
             Self::BuiltIn | Self::Api => Ok(()),

@@ -7,6 +7,7 @@ use super::check::Check;
 use super::json::JsonObject;
 use super::ntfy::check_topic;
 use super::secret::Secret;
+use crate::bus::path::{NAME_CHARS, check_name};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -29,6 +30,9 @@ pub struct Rule {
     pub reason: String,
     /// The rules that it keeps back; none: all.
     pub rules: Vec<String>,
+    /// Not written by anybody: it follows from a monitor.
+    #[serde(skip)]
+    pub of_monitor: bool,
 }
 
 impl Default for Rule {
@@ -45,6 +49,7 @@ impl Default for Rule {
             exclude: false,
             reason: String::new(),
             rules: Vec::new(),
+            of_monitor: false,
         }
     }
 }
@@ -132,7 +137,7 @@ impl Rule {
         }
         let pattern_said = check.count() > before;
         if self.targets.is_empty() && !self.exclude {
-            check.key("targets").problem("is missing; it says where the notice goes");
+            check.key("targets").problem("must have at least one target; it says where the notice goes");
         }
         check_targets(&self.targets, &mut check.key("targets"));
         let targets_said = check.count() > before + usize::from(pattern_said);
@@ -208,14 +213,16 @@ impl Target {
         }
         match channel {
             Channel::Inbox => {
-                if self.users.is_empty() == self.map.is_empty() {
-                    check.problem("needs either `users` or `map`");
+                match (self.users.is_empty(), self.map.is_empty()) {
+                    (true, true) => check.problem("needs `users` with at least one user, or `map`"),
+                    (false, false) => check.problem("needs either `users` or `map`, not both"),
+                    _ => {}
                 }
                 check.key("users").not_blank(&self.users);
             }
             Channel::Email => {
                 if self.to.is_empty() {
-                    check.key("to").problem("is missing; it lists the addresses");
+                    check.key("to").problem("must list at least one address");
                 }
                 check.key("to").mailboxes(&self.to);
             }
@@ -228,7 +235,14 @@ impl Target {
                 Some(url) => check.key("url").url_template(url, &["http", "https"]),
                 None => check.key("url").problem("is missing"),
             },
-            Channel::Queue => check.key("entity").name(self.entity.as_deref().unwrap_or_default()),
+            Channel::Queue => {
+                let entity = self.entity.as_deref().unwrap_or_default();
+                match check_name(entity, NAME_CHARS) {
+                    Err(_) if entity.is_empty() => check.key("entity").problem("is missing"),
+                    Err(why) => check.key("entity").problem(why),
+                    Ok(()) => {}
+                }
+            }
             Channel::Ticket => check.key("caller").name(self.caller.as_deref().unwrap_or_default()),
         }
     }

@@ -103,6 +103,20 @@ pub fn rules(configured: &[Monitor]) -> Vec<Rule> {
     rules
 }
 
+/// What to do about a rule that follows from a monitor.
+#[must_use]
+pub fn how_to_change(rule: &str) -> String {
+    let monitor = rule.strip_prefix("monitor-").unwrap_or(rule);
+    let monitor = match monitor.rsplit_once("-escalation-") {
+        Some((monitor, step)) if step.parse::<usize>().is_ok() => monitor,
+        _ => monitor,
+    };
+    format!(
+        "this rule belongs to the monitor `{monitor}`; to change it, write a monitor of that name under [[monitors]] in \
+         the configuration file, to switch it off, one with `enabled = false`, and reload"
+    )
+}
+
 fn rule(name: String, pattern: serde_json::Value, targets: &[Target]) -> Rule {
     Rule {
         name,
@@ -110,6 +124,7 @@ fn rule(name: String, pattern: serde_json::Value, targets: &[Target]) -> Rule {
         targets: targets.to_vec(),
         title: TITLE.to_owned(),
         text: TEXT.to_owned(),
+        of_monitor: true,
         ..Rule::default()
     }
 }

@@ -29,6 +29,8 @@ struct Pages {
     rules: BTreeMap<Arc<str>, Arc<Rule>>,
     /// What comes with Tidings, also while another rule of the same name is in its place.
     built_in: BTreeMap<Arc<str>, Arc<Rule>>,
+    /// What the API made, while a rule of the file stands before it.
+    hidden: BTreeMap<Arc<str>, Arc<Rule>>,
 }
 
 impl Pages {
@@ -44,10 +46,16 @@ impl Pages {
         self.rules.insert(name, rule);
     }
 
-    /// Takes a rule out; the built-in one of its name is back in its place.
+    /// Keeps a rule of the API for when the file's rule of its name is gone.
+    fn hide(&mut self, name: Arc<str>, rule: Arc<Rule>) {
+        tracing::warn!(rule = %name, "a stored rule has the name of a rule in the configuration file, which wins");
+        self.hidden.insert(name, rule);
+    }
+
+    /// Takes a rule out; the one that it stood before is back in its place.
     fn take(&mut self, name: &Arc<str>) {
-        match self.built_in.get(name).cloned() {
-            Some(built_in) => self.put(Arc::clone(name), built_in),
+        match self.hidden.remove(name).or_else(|| self.built_in.get(name).cloned()) {
+            Some(behind) => self.put(Arc::clone(name), behind),
             None => {
                 self.set.remove(name);
                 self.rules.remove(name);
@@ -114,17 +122,14 @@ impl Book {
         let mut pages = self.write();
         let before = pages.origin(&name);
         match (rule.origin, before) {
-            (Origin::Api, Some(Origin::File)) => {
-                tracing::warn!(rule = %name, "a stored rule has the name of a rule in the configuration file, which wins");
-                return;
-            }
+            (Origin::Api, Some(before)) if before.is_configured() => pages.hide(name, rule),
             (Origin::BuiltIn, _) => {
                 pages.built_in.insert(Arc::clone(&name), Arc::clone(&rule));
                 if matches!(before, None | Some(Origin::BuiltIn)) {
                     pages.put(name, rule);
                 }
             }
-            (Origin::Api | Origin::File, _) => pages.put(name, rule),
+            (Origin::Api | Origin::File | Origin::Monitor, _) => pages.put(name, rule),
         }
         self.enabled.store(pages.set.len(), Ordering::Release);
     }
@@ -132,13 +137,17 @@ impl Book {
     /// Puts these in the place of all rules from the file, in one step.
     pub fn replace_file_rules(&self, rules: Vec<Rule>) {
         let mut pages = self.write();
-        let from_file = pages.rules.iter().filter(|(_, rule)| rule.origin == Origin::File);
+        let from_file = pages.rules.iter().filter(|(_, rule)| rule.origin.is_configured());
         let gone: Vec<_> = from_file.map(|(name, _)| Arc::clone(name)).collect();
         for name in gone {
             pages.take(&name);
         }
         for rule in rules {
-            pages.put(rule.name.as_str().into(), Arc::new(rule));
+            let name: Arc<str> = rule.name.as_str().into();
+            if let Some(before) = pages.rules.get(&name).filter(|before| before.origin == Origin::Api).cloned() {
+                pages.hide(Arc::clone(&name), before);
+            }
+            pages.put(name, Arc::new(rule));
         }
         self.enabled.store(pages.set.len(), Ordering::Release);
     }
@@ -146,6 +155,7 @@ impl Book {
     /// Takes out a rule that the API made.
     pub fn remove(&self, name: &str) {
         let mut pages = self.write();
+        pages.hidden.remove(name);
         if pages.origin(name) == Some(Origin::Api) {
             pages.take(&Arc::from(name));
         }

@@ -14,6 +14,7 @@ use super::limits::DRY_RUN_EVENTS;
 use super::{Author, Origin, Rule, dry_run, read};
 use crate::app::Services;
 use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, paging};
+use crate::incidents::monitors;
 use crate::tokens::{Caller, Scope};
 
 #[must_use]
@@ -35,11 +36,11 @@ pub fn routes() -> Vec<Route> {
             .body::<RuleBody>()
             .answer::<RuleBody>(200, "The rule was replaced")
             .answer::<RuleBody>(201, "The rule was made")
-            .answer_empty(409, "The rule is in the configuration file and is changed there"),
+            .answer_empty(409, "The rule is in the configuration file, or belongs to a monitor, and is changed there"),
         Route::new(Method::DELETE, "/rules/{name}", "Delete a rule, at once; a built-in one is back as it was", delete)
             .scopes(&[Scope::Operate])
             .answer_empty(204, "It is deleted, and the built-in rule of its name, if any, in force again")
-            .answer_empty(409, "The rule is in the configuration file and is deleted there, or it is built in"),
+            .answer_empty(409, "The rule is in the configuration file or belongs to a monitor, and is deleted there, or it is built in"),
     ]
 }
 
@@ -73,13 +74,14 @@ struct RuleBody {
     /// A template over the event; empty: what the event says of itself. At most 16 KiB.
     #[schemars(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
-    /// The same notice is not repeated within this time. 0 to 604800, default 0: always repeated.
+    /// The same notice to the same target is not repeated within this time; a user or an address that the event names is a
+    /// target of its own. 0 to 604800, default 0: always repeated.
     #[schemars(skip_serializing_if = "Option::is_none")]
     dedupe_seconds: Option<u64>,
     /// A template: what makes two notices the same. Default: title and text.
     #[schemars(skip_serializing_if = "Option::is_none")]
     dedupe_key: Option<String>,
-    /// In answers: `builtin`, `file` or `api`.
+    /// In answers: `builtin`, `file`, `monitor` or `api`.
     #[schemars(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     /// In answers: `builtin` if this rule stands in the place of a built-in one.
@@ -93,7 +95,7 @@ struct RuleBody {
 struct TargetBody {
     /// `inbox`, `email`, `ntfy`, `webhook`, `queue` or `ticket`.
     channel: String,
-    /// inbox: users, or templates that give one or a list.
+    /// inbox: users, or templates that give one or a list of any length.
     #[schemars(skip_serializing_if = "Option::is_none")]
     users: Option<Vec<String>>,
     /// inbox: whom the notification map names.
@@ -204,7 +206,7 @@ pub async fn write(
     fields: &Map<String, Value>,
 ) -> Result<(bool, Map<String, Value>), Problem> {
     let known = services.rules.book.get(name);
-    known.as_ref().map_or(Ok(()), |known| known.origin.refuse_file("rule"))?;
+    known.as_ref().map_or(Ok(()), |known| refuse_configured(known))?;
     let rule = read::rule(name, fields, Origin::Api, known.as_deref()).map_err(Problem::invalid)?;
     let view = view(services, &rule);
     let author = Author { user: &caller.name(), correlation_id: &correlation.0 };
@@ -229,12 +231,20 @@ pub async fn remove(
     name: &str,
 ) -> Result<(), Problem> {
     let known = services.rules.book.get(name).ok_or_else(not_found)?;
-    known.origin.refuse_file("rule")?;
+    refuse_configured(&known)?;
     if known.origin == Origin::BuiltIn {
         return Err(Problem::conflict("this rule is built in; to switch it off, write it with `enabled` false"));
     }
     let author = Author { user: &caller.name(), correlation_id: &correlation.0 };
     Ok(services.rules.delete(name, &services.audit, &author).await?)
+}
+
+/// Refuses to change what follows from the configuration.
+fn refuse_configured(rule: &Rule) -> Result<(), Problem> {
+    match rule.origin {
+        Origin::Monitor => Err(Problem::conflict(monitors::how_to_change(&rule.name))),
+        origin => origin.refuse_file("rule"),
+    }
 }
 
 fn not_found() -> Problem {

@@ -85,10 +85,7 @@ impl Rules {
 
     /// Puts these in the place of the rules that the configuration file had before.
     pub fn take_file_rules(&self, rules: &[config::rules::Rule]) -> Result<(), Error> {
-        let rules = from_file(rules)?;
-        self.book.replace_file_rules(rules);
-        // A stored rule that stood behind one of the file's comes forward with the next look at the store.
-        self.revision.store(0, Ordering::Release);
+        self.book.replace_file_rules(from_file(rules)?);
         Ok(())
     }
 
@@ -180,7 +177,8 @@ impl Rules {
 /// The rules of a configuration file, compiled.
 fn from_file(rules: &[config::rules::Rule]) -> Result<Vec<Rule>, Error> {
     let compile = |rule: &config::rules::Rule| {
-        read::rule(&rule.name, &rule.to_json(), Origin::File, None).map_err(|errors| {
+        let origin = if rule.of_monitor { Origin::Monitor } else { Origin::File };
+        read::rule(&rule.name, &rule.to_json(), origin, None).map_err(|errors| {
             Error::Open(format!("the rule `{}` cannot be used: {}", rule.name, read::in_one_line(&errors)))
         })
     };

@@ -9,6 +9,7 @@ use super::limits::{
 };
 use super::rule::{Exclusion, HIDDEN, Recipients, Rule, Target};
 use super::template::Template;
+use crate::bus::path as bus;
 use crate::channel::webhook::signature::{Key, SECRET_FORM};
 use crate::config::{Secret, values};
 use crate::inbox::record::MAP;
@@ -37,6 +38,8 @@ fn whole(
 ) -> Result<Rule, Vec<FieldError>> {
     if let Err(why) = check_rule_name(name) {
         reader.wrong("name", why);
+    } else if RESERVED.contains(&name) {
+        reader.wrong_by_now("name", format!("must not be `{name}`"));
     } else if fields.get("name").is_some_and(|given| given.as_str() != Some(name)) {
         reader.wrong("name", "must be the name in the path, or be left out");
     }
@@ -55,6 +58,7 @@ fn whole(
             .map(|key| reader.optional_template("dedupe_key", Some(key)))
             .filter(|key| !key.is_empty()),
         pattern_json,
+        fixed: super::rule::fixed(&targets),
         targets,
         exclusion,
         origin,
@@ -88,6 +92,9 @@ pub fn check_rule_name(name: &str) -> Result<(), String> {
     if name == "test" { Err("must not be `test`".to_owned()) } else { Ok(()) }
 }
 
+/// Names whose addresses lead elsewhere: pages of the dashboard, and what every client takes for a folder.
+const RESERVED: [&str; 4] = ["new", "try", ".", ".."];
+
 /// Reads a pattern; each error names its place in it.
 pub fn pattern(value: Option<&Value>) -> Result<Pattern, Vec<FieldError>> {
     let Some(value) = value.filter(|value| !value.is_null()) else {
@@ -105,6 +112,13 @@ pub fn pattern_text(text: &str) -> Result<Pattern, Vec<FieldError>> {
         });
         places.collect()
     })
+}
+
+/// Keys that stand twice in the text of one field.
+#[must_use]
+pub fn repeated_in(field: &str, text: &str) -> Vec<FieldError> {
+    let named = |path: &str| format!("{field}{}", path.strip_prefix('$').unwrap_or(path));
+    repeated_keys(text).into_iter().map(|error| FieldError::new(named(&error.path), error.message)).collect()
 }
 
 /// Keys that stand twice in the text of a body: a pattern that says two things about a field says neither. In an event
@@ -242,7 +256,7 @@ impl Reader<'_> {
             "email" => Target::Email { to: self.addresses(&format!("{at}.to"), fields.get("to")) },
             "ntfy" => Target::Ntfy { topic: self.topic(&format!("{at}.topic"), fields.get("topic")) },
             "webhook" => self.webhook(at, fields),
-            "queue" => Target::Queue { entity: self.name(&format!("{at}.entity"), fields.get("entity")) },
+            "queue" => Target::Queue { entity: self.entity(&format!("{at}.entity"), fields.get("entity")) },
             _ => {
                 let field = format!("{at}.caller");
                 let _ = self.name(&field, fields.get("caller"));
@@ -313,6 +327,14 @@ impl Reader<'_> {
         let name = value.and_then(Value::as_str).unwrap_or_default();
         if let Err(why) = check_name(name, USER_CHARS) {
             self.wrong(field, why);
+        }
+        name.to_owned()
+    }
+
+    fn entity(&mut self, field: &str, value: Option<&Value>) -> String {
+        let name = value.and_then(Value::as_str).unwrap_or_default();
+        if let Err(why) = bus::check_name(name, bus::NAME_CHARS) {
+            self.wrong_by_now(field, why);
         }
         name.to_owned()
     }

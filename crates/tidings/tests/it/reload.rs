@@ -60,3 +60,31 @@ async fn a_hangup_reloads_too() {
     client.get("/rules/loud").await.expect(200);
     served.stop();
 }
+
+// What the API made is back when the file's rule of its name is gone, at once and not only after a restart.
+#[tokio::test]
+async fn a_rule_of_the_api_comes_back_from_behind_one_of_the_file() {
+    let (directory, served, client) = start("");
+    let file = directory.path().join("tidings.toml");
+    let rule = json!({ "pattern": { "eventType": ["a"] }, "targets": [{ "channel": "inbox", "users": ["u"] }] });
+    client.put("/rules/loud", &rule).await.expect(201);
+    let origin = async || client.get("/rules/loud").await.expect(200).json()["origin"].as_str().unwrap().to_owned();
+    for _ in 0..2 {
+        std::fs::write(&file, RULE).unwrap();
+        client.post("/admin/reload", &json!({})).await.expect(200);
+        assert_eq!(origin().await, "file");
+        std::fs::write(&file, "").unwrap();
+        client.post("/admin/reload", &json!({})).await.expect(200);
+        assert_eq!(origin().await, "api");
+    }
+    client.send(&json!({ "eventId": "e1", "eventType": "a" })).await;
+    let event = client.get("/events/e1").await.expect(200).json();
+    assert_eq!(event["outcome"]["notifications"][0]["user"], "u", "{event}");
+    client.delete("/rules/loud").await.expect(204);
+    std::fs::write(&file, RULE).unwrap();
+    client.post("/admin/reload", &json!({})).await.expect(200);
+    std::fs::write(&file, "").unwrap();
+    client.post("/admin/reload", &json!({})).await.expect(200);
+    client.get("/rules/loud").await.problem(404);
+    served.stop();
+}

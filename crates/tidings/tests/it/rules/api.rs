@@ -303,3 +303,45 @@ async fn a_recipient_is_who_the_event_names_or_nobody() {
         assert_eq!(event["outcome"]["notifications"].as_array().map_or(0, Vec::len), told, "{event}");
     }
 }
+
+#[tokio::test]
+async fn names_that_lead_elsewhere_and_queues_that_cannot_be_are_refused() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let rule = |entity: &str| json!({ "pattern": { "eventType": ["a"] }, "targets": [{ "channel": "queue", "entity": entity }] });
+    for name in ["new", "try", "test", "%2E", "%2E%2E"] {
+        // A client may have made `.` into another address altogether.
+        let answer = client.put(&format!("/rules/{name}"), &rule("q")).await;
+        assert!([400, 404, 405].contains(&answer.status), "{name}: {}", answer.text());
+    }
+    for name in ["new", "try"] {
+        assert_eq!(client.put(&format!("/rules/{name}"), &rule("q")).await.bad_fields(), ["name"]);
+    }
+    for name in ["news", "New", "..."] {
+        client.put(&format!("/rules/{name}"), &rule("q")).await.expect(201);
+    }
+    for entity in ["{{ data.q }}", "a b", "q/$deadletterqueue", "t/subscriptions/s", "", "..", &"q".repeat(261)] {
+        let answer = client.put("/rules/r", &rule(entity)).await;
+        assert_eq!(answer.bad_fields(), ["targets[0].entity"], "{entity}");
+    }
+    for entity in ["q", "a.b-c_d", &"q".repeat(260)] {
+        client.put("/rules/r", &rule(entity)).await;
+        assert_eq!(client.get("/rules/r").await.expect(200).json()["targets"][0]["entity"], *entity);
+    }
+}
+
+// Whoever wants to change what a monitor brings along is told where.
+#[tokio::test]
+async fn a_rule_of_a_monitor_says_so_and_how_to_change_it() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    for name in ["monitor-dead-letters", "monitor-dead-letters-escalation-1"] {
+        let shown = client.get(&format!("/rules/{name}")).await.expect(200).json();
+        assert_eq!(shown["origin"], "monitor");
+        let path = format!("/rules/{name}");
+        for answer in [client.put(&path, &shown).await, client.delete(&path).await] {
+            let detail = answer.problem(409)["detail"].as_str().unwrap().to_owned();
+            assert!(detail.contains("the monitor `dead-letters`") && detail.contains("[[monitors]]"), "{detail}");
+        }
+    }
+}
