@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::history::End;
 use super::layout::{self, Delta, LaneId, Place};
 use super::line::{Line, LineError};
-use super::message::{Attempt, REASON_CHARS, Stored};
+use super::message::{Attempt, DEFERRED, REASON_CHARS, Stored};
 use super::prepared::Prepared;
-use super::state::{Held, Now, Settings};
+use super::state::{Held, Now, Settings, Taken};
 
 /// What a receiver wants of a message it has.
 #[derive(Debug, Clone, PartialEq)]
@@ -157,7 +157,7 @@ impl Line {
             Settlement::Abandon { delay, why } => {
                 let held = state.held(&token).filter(|held| held.until > now.monotonic).ok_or(LineError::LockLost)?;
                 let delay = delay.unwrap_or_else(|| self.wait_after(&settings, held.deliveries));
-                let exhausted = settings.max_deliveries.is_some_and(|most| held.deliveries >= most);
+                let exhausted = held.message.is_exhausted(held.deliveries, settings.max_deliveries);
                 let is_stored = matches!(held.place, Place::Deferred(_)) || !delay.is_zero();
                 // A settlement under way has the message already.
                 let held = state.begin_settle(&token, now).ok_or(LineError::LockLost)?;
@@ -261,7 +261,8 @@ impl Line {
                 self.bury(held.place, &message, reason, why.description.as_deref(), &mut prepared).await?;
             }
             Settlement::Defer => {
-                let message = failed(held, "deferred", Why::default(), now);
+                let mut message = failed(held, DEFERRED, Why::default(), now);
+                message.deferrals = message.deferrals.saturating_add(1);
                 let number = message.sequence;
                 if held.place != Place::Deferred(number) {
                     self.remove(held.place, &held.message, true, &mut prepared);
