@@ -64,6 +64,7 @@ pub mod path;
 pub mod pool;
 mod posts;
 pub mod prepared;
+mod pump;
 pub mod push;
 mod receive;
 pub mod rest;
