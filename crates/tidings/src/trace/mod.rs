@@ -12,6 +12,7 @@ use tidings_core::time;
 use tidings_store::query::cursor_of;
 use tidings_store::{Error, Item, Query, Store, Table, Value as Attribute};
 
+use crate::alerts;
 use crate::audit;
 use crate::bus::Bus;
 use crate::bus::history::{self, Fate};
@@ -121,8 +122,30 @@ impl Trace<'_> {
                 steps.extend(row.step);
             }
         };
+        self.add_digests(correlation_id, &mut steps).await?;
         self.add_live(correlation_id, &mut steps, more).await?;
         Ok((steps, more.then_some(next)))
+    }
+
+    /// The mails that tell of these events together with others, which have an id of their own.
+    async fn add_digests(&self, correlation_id: &str, steps: &mut Vec<Step>) -> Result<(), Error> {
+        let is_alert = |step: &&Step| step.kind == "event" && step.details.get().contains(alerts::SOURCE);
+        let events: Vec<String> = steps.iter().filter(is_alert).map(|step| step.id.clone()).collect();
+        for event_id in events {
+            let Some(id) = alerts::digest::told_by(self.store, &event_id).await? else { continue };
+            let key = messages::record::key(&id);
+            let Some(item) = self.store.get(&messages::record::table(self.stage), &key).await? else { continue };
+            // With the same id it is there by itself.
+            let known = item.str("correlation_id") == Some(correlation_id)
+                || steps.iter().any(|step| step.kind == "message" && step.id == id);
+            if let (_, Some(step)) = message_step(item)?
+                && !known
+            {
+                let at = steps.partition_point(|known| known.time <= step.time);
+                steps.insert(at, step);
+            }
+        }
+        Ok(())
     }
 
     /// Messages of the bus that wait or are locked. One that waited before, for its time, has a row, which says so no
