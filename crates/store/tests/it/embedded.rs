@@ -387,3 +387,54 @@ async fn below_the_reserve_writes_are_refused_and_reads_go_on() {
     let store = open(&options(&dir), &[notes()], &clock).unwrap();
     assert!(store.get(&notes(), &Key::new("b")).await.unwrap().is_none());
 }
+
+/// Groups so large that each is on its way to disk while the next is decided: who comes second loses all the same, nothing
+/// is counted twice or forgotten, and all of it is there after opening again. (SX-09)
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_on_its_way_counts_for_who_comes_next() {
+    const WRITERS: usize = 4;
+    const ROUNDS: usize = 8;
+    const KEYS: usize = 20;
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(start()));
+    let table = notes();
+    let store = Arc::new(open(&options(&dir), &[notes()], &clock).unwrap());
+    let race = || {
+        let (store, table) = (Arc::clone(&store), table.clone());
+        tokio::spawn(async move {
+            let mut won = Vec::new();
+            for round in 0..ROUNDS {
+                let key = |n: usize| format!("{round}-{n}");
+                let writes = |n: usize| {
+                    let item = Item::new().with("id", key(n)).with("text", "x".repeat(40_000));
+                    let count = vec![Change::Add("won".into(), 1)];
+                    vec![Write::insert(&table, item), Write::update(&table, Key::new("count"), count)]
+                };
+                let answers = store.transact_each((0..KEYS).map(writes).collect()).await;
+                for (n, answer) in answers.into_iter().enumerate() {
+                    match answer {
+                        Ok(()) => won.push(key(n)),
+                        Err(error) => assert!(error.conflict_on(0).is_some(), "{error}"),
+                    }
+                }
+            }
+            won
+        })
+    };
+    let racing: Vec<_> = (0..WRITERS).map(|_| race()).collect();
+    let mut won = Vec::new();
+    for writer in racing {
+        won.extend(writer.await.unwrap());
+    }
+    won.sort();
+    let mut every: Vec<_> = (0..ROUNDS).flat_map(|round| (0..KEYS).map(move |n| format!("{round}-{n}"))).collect();
+    every.sort();
+    assert_eq!(won, every, "each once");
+    drop(store);
+    let store = open(&options(&dir), &[notes()], &clock).unwrap();
+    let count = store.get(&table, &Key::new("count")).await.unwrap().unwrap();
+    assert_eq!(count.int("won"), i64::try_from(ROUNDS * KEYS).ok());
+    for key in every {
+        assert!(store.get(&table, &Key::new(key.as_str())).await.unwrap().is_some(), "{key}");
+    }
+}

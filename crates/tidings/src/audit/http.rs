@@ -35,7 +35,8 @@ pub fn routes() -> Vec<Route> {
                 Param("limit", "1 to 1000, default 100"),
                 Param("cursor", "Where the page before ended"),
             ])
-            .answer::<EntryList>(200, "A page of entries"),
+            .answer::<EntryList>(200, "A page of entries")
+            .answer_as::<String>(200, "A page of entries", "text/csv"),
         Route::new(
             Method::GET,
             "/audit-log/export",
@@ -52,7 +53,8 @@ pub fn routes() -> Vec<Route> {
             Param("to", "Not after this date or time"),
             Param("format", "csv (default) or jsonl"),
         ])
-        .answer_as::<String>(200, "A file", "text/csv"),
+        .answer_as::<String>(200, "A file", "text/csv")
+        .answer_as::<String>(200, "A file", "application/x-ndjson"),
         Route::new(Method::GET, "/audit-log/verify", "Check the chain of hashes over the whole log", verify)
             .scopes(&[Scope::Read])
             .answer::<VerificationView>(200, "Whether every entry is there and unchanged"),

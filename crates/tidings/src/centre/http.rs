@@ -29,13 +29,17 @@ pub fn routes() -> Vec<Route> {
     ]
 }
 
+/// Records: `eventID`, `eventName` (INSERT, MODIFY, REMOVE) and `dynamodb` with `NewImage` and `OldImage`; values typed as in
+/// {"S": "x"}, or plain.
 #[derive(JsonSchema)]
+#[schemars(untagged)]
 #[expect(dead_code, reason = "describes the body")]
-struct BatchBody {
-    /// `eventID`, `eventName` (INSERT, MODIFY, REMOVE) and `dynamodb` with `NewImage` and `OldImage`; values typed as in
-    /// {"S": "x"}, or plain.
-    #[schemars(rename = "Records")]
-    records: Vec<Map<String, Value>>,
+enum BatchBody {
+    Named {
+        #[schemars(rename = "Records")]
+        records: Vec<Map<String, Value>>,
+    },
+    List(Vec<Map<String, Value>>),
 }
 
 #[derive(Default, Serialize, JsonSchema)]

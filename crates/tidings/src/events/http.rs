@@ -18,7 +18,9 @@ use tokio::sync::broadcast::error::RecvError;
 use super::{Filter, LiveEvent, StoredEvent};
 use crate::app::Services;
 use crate::business::{self, service_requests::notify};
-use crate::http::{CorrelationId, End, IdempotencySeed, Json, Param, Params, Problem, RequestIds, Route, paging};
+use crate::http::{
+    CorrelationId, End, IdempotencySeed, Json, OneOrMany, Param, Params, Problem, RequestIds, Route, paging,
+};
 use crate::ingest::{self, Receipt, Received};
 use crate::rules::{Outcome, fanout};
 use crate::tokens::{Caller, Scope, event_stream};
@@ -32,7 +34,7 @@ pub fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/events", "Send one event, a JSON array, NDJSON, or CloudEvents", send)
             .scopes(&[Scope::Ingest])
-            .body::<EnvelopeBody>()
+            .body::<OneOrMany<EnvelopeBody>>()
             .answer::<SendAnswer>(202, "What became of each event; accepted ones are on disk"),
         Route::new(Method::GET, "/events", "Stored events, newest first", list)
             .scopes(&[Scope::Read])
@@ -68,12 +70,20 @@ struct EnvelopeBody {
     event_type: String,
     /// Default "1.0".
     event_version: Option<String>,
-    /// ISO 8601; default now.
-    event_timestamp: Option<String>,
+    /// ISO 8601, or seconds since 1970; default now.
+    event_timestamp: Option<Moment>,
     correlation_id: Option<String>,
     source: Option<String>,
     subject: Option<String>,
     data: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes the body")]
+enum Moment {
+    Text(String),
+    Seconds(f64),
 }
 
 #[derive(Serialize, JsonSchema)]

@@ -26,7 +26,8 @@ pub fn routes() -> Vec<Route> {
             .answer_empty(503, "Not ready; the detail says why"),
         Route::new(Method::GET, "/metrics", "Metrics in Prometheus's text form", show_metrics)
             .scopes(&[Scope::Read])
-            .answer_as::<String>(200, "The metrics", "application/openmetrics-text"),
+            .answer_as::<String>(200, "The metrics", "application/openmetrics-text")
+            .answer_as::<String>(200, "The metrics", "text/plain"),
         Route::new(Method::GET, "/openapi.json", "This description", description)
             .scopes(&[Scope::Read, Scope::Operate, Scope::Ingest, Scope::Consume])
             .answer::<serde_json::Value>(200, "OpenAPI 3.1"),

@@ -31,7 +31,7 @@ pub use idempotency::{
 pub use metrics::{CommitMetrics, Metrics};
 pub use params::{End, Params};
 pub use problem::Problem;
-pub use route::{Access, BodyRule, Param, Route};
+pub use route::{Access, BodyRule, OneOrMany, Param, Route};
 pub use server::{Server, raise_file_limit};
 pub use throttle::{FailedLogins, Rates};
 

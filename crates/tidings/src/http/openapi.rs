@@ -4,25 +4,33 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use super::collector::Said;
 use super::route::{Access, Route};
+
+const PROBLEM: &str = "application/problem+json";
+const SCHEMAS: &str = "#/components/schemas/";
 
 /// The description of `routes`.
 #[must_use]
 pub fn describe(routes: &[Route]) -> Value {
-    let mut settings = SchemaSettings::draft2020_12();
-    settings.definitions_path = "/components/schemas".into();
-    settings.meta_schema = None;
-    let mut generator = settings.into_generator();
+    let settings = || {
+        let mut settings = SchemaSettings::draft2020_12();
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+        settings
+    };
+    // What may be left out when it is sent need not be what is left out when it is answered.
+    let mut schemas =
+        Schemas { sent: settings().into_generator(), answered: settings().for_serialize().into_generator() };
     let mut paths: Map<String, Value> = Map::new();
     for route in routes {
-        let operation = operation(route, &mut generator);
+        let operation = operation(route, &mut schemas);
         let path = paths.entry(route.path.replace("{*", "{")).or_insert_with(|| json!({}));
         if let Some(path) = path.as_object_mut() {
             path.insert(route.method.as_str().to_lowercase(), operation);
         }
     }
-    let mut schemas = generator.take_definitions(true);
-    schemas.insert("Problem".to_owned(), problem_schema());
+    let schemas = schemas.into_components(&mut paths);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -37,19 +45,64 @@ pub fn describe(routes: &[Route]) -> Value {
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
             "responses": { "Problem": {
                 "description": "What is wrong, in RFC 9457's form",
-                "content": { "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } }
+                "content": { PROBLEM: { "schema": { "$ref": format!("{SCHEMAS}Problem") } } }
             } }
         }
     })
 }
 
-fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+/// The schemas of what is sent, and of what is answered.
+struct Schemas {
+    sent: SchemaGenerator,
+    answered: SchemaGenerator,
+}
+
+impl Schemas {
+    /// All of them by name. Where one type is sent and answered in two forms, the one that is sent gets a name of its own.
+    fn into_components(mut self, paths: &mut Map<String, Value>) -> Map<String, Value> {
+        let mut all = self.answered.take_definitions(true);
+        let mut sent = self.sent.take_definitions(true);
+        let differing: Vec<String> = sent
+            .iter()
+            .filter(|(name, schema)| all.get(*name).is_some_and(|other| other != *schema))
+            .map(|(name, _)| name.clone())
+            .collect();
+        let bodies = paths.values_mut().filter_map(Value::as_object_mut).flat_map(|path| path.values_mut());
+        for schema in sent.values_mut().chain(bodies.filter_map(|operation| operation.get_mut("requestBody"))) {
+            rename(schema, &differing);
+        }
+        for (name, schema) in sent {
+            let name = if differing.contains(&name) { format!("{name}Sent") } else { name };
+            all.insert(name, schema);
+        }
+        all.insert("Problem".to_owned(), problem_schema());
+        all
+    }
+}
+
+/// Lets references to these schemas lead to those that are sent.
+fn rename(schema: &mut Value, names: &[String]) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::String(reference)) = fields.get_mut("$ref")
+                && reference.strip_prefix(SCHEMAS).is_some_and(|name| names.iter().any(|known| known == name))
+            {
+                reference.push_str("Sent");
+            }
+            fields.values_mut().for_each(|value| rename(value, names));
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| rename(value, names)),
+        _ => {}
+    }
+}
+
+fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     let mut operation = json!({
         "summary": route.summary,
         "tags": [route.tag],
         "operationId": operation_id(route),
         "parameters": parameters(route),
-        "responses": responses(route, generator),
+        "responses": responses(route, &mut schemas.answered),
     });
     let Some(fields) = operation.as_object_mut() else { return operation };
     match &route.access {
@@ -61,7 +114,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         }
     };
     if let Some((media_type, schema)) = route.body {
-        let body = json!({ "required": true, "content": { media_type: { "schema": schema(generator) } } });
+        let body = json!({ "required": true, "content": { media_type: { "schema": schema(&mut schemas.sent) } } });
         fields.insert("requestBody".to_owned(), body);
     }
     operation
@@ -99,13 +152,26 @@ fn parameters(route: &Route) -> Value {
 fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut responses = Map::new();
     for (status, meaning, content) in &route.answers {
-        let mut response = json!({ "description": meaning });
-        if let (Some((media_type, schema)), Some(fields)) = (content, response.as_object_mut()) {
-            fields.insert("content".to_owned(), json!({ *media_type: { "schema": schema(generator) } }));
+        let response = responses.entry(status.to_string()).or_insert_with(|| json!({ "description": meaning }));
+        let (media_type, schema) = match content {
+            Some((media_type, schema)) => (*media_type, schema(generator).to_value()),
+            None if *status >= 400 => (PROBLEM, json!({ "$ref": format!("{SCHEMAS}Problem") })),
+            None => continue,
+        };
+        // One status may have several forms.
+        if let Some(fields) = response.as_object_mut()
+            && let Some(forms) = fields.entry("content").or_insert_with(|| json!({})).as_object_mut()
+        {
+            forms.insert(media_type.to_owned(), json!({ "schema": schema }));
         }
-        responses.insert(status.to_string(), response);
     }
-    responses.insert("default".to_owned(), json!({ "$ref": "#/components/responses/Problem" }));
+    let default = if route.as_collector {
+        let said = generator.subschema_for::<Said>();
+        json!({ "description": "What is wrong", "content": { "application/json": { "schema": said } } })
+    } else {
+        json!({ "$ref": "#/components/responses/Problem" })
+    };
+    responses.insert("default".to_owned(), default);
     Value::Object(responses)
 }
 

@@ -34,6 +34,14 @@ type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 /// A media type, and the schema of what it holds.
 type Content = (&'static str, SchemaOf);
 
+/// A body that is one thing or a list of them.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+pub enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
 /// One operation of the API.
 #[derive(Clone)]
 pub struct Route {

@@ -45,7 +45,7 @@ pub fn routes() -> Vec<Route> {
             .answer::<NotificationList>(200, "A page, and how many are unread"),
         Route::new(Method::POST, "/notifications", "Mark 1 to 100 notifications, all of them or none", mark)
             .scopes(CHANGING)
-            .body::<Vec<MarkBody>>()
+            .body::<MarksBody>()
             .answer::<MarkAnswer>(200, "How many changed, and which are not there"),
         Route::new(Method::GET, "/notifications/count", "How many notifications are unread", count)
             .scopes(LOOKING)
@@ -103,6 +103,19 @@ struct Notification {
     link: Option<String>,
     title: String,
     text: String,
+}
+
+/// The list itself, or the list and what is done to all of it.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
+enum MarksBody {
+    List(Vec<MarkBody>),
+    Named {
+        notifications: Vec<MarkBody>,
+        /// `read` (default), `unread` or `archive`.
+        action: Option<String>,
+    },
 }
 
 #[derive(JsonSchema)]

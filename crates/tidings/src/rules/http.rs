@@ -48,30 +48,42 @@ pub fn routes() -> Vec<Route> {
 #[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
 struct RuleBody {
     /// As in the path; 1 to 128 characters without / \ ? # %.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     /// Default true.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     enabled: Option<bool>,
     /// An Amazon EventBridge pattern over the event, at most 64 KiB.
     pattern: Map<String, Value>,
     /// Where the notice goes: 1 to 20. None in an exclude rule.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     targets: Option<Vec<TargetBody>>,
     /// True: where this rule matches, others tell nobody, and their outcome is `suppressed`. Default false.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     exclude: Option<bool>,
     /// Of an exclude rule: a template that says why; recorded with everything that is kept back.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     /// Of an exclude rule: the names of up to 100 rules that it keeps back. Default: all.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     rules: Option<Vec<String>>,
     /// A template over the event; empty: what the event says of itself. At most 16 KiB.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
     /// A template over the event; empty: what the event says of itself. At most 16 KiB.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     /// The same notice is not repeated within this time. 0 to 604800, default 0: always repeated.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     dedupe_seconds: Option<u64>,
     /// A template: what makes two notices the same. Default: title and text.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     dedupe_key: Option<String>,
     /// In answers: `builtin`, `file` or `api`.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     /// In answers: `builtin` if this rule stands in the place of a built-in one.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     overrides: Option<String>,
 }
 
@@ -82,20 +94,28 @@ struct TargetBody {
     /// `inbox`, `email`, `ntfy`, `webhook`, `queue` or `ticket`.
     channel: String,
     /// inbox: users, or templates that give one or a list.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     users: Option<Vec<String>>,
     /// inbox: whom the notification map names.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     map: Option<MapBody>,
     /// email: 1 to 50 addresses or templates.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     to: Option<Vec<String>>,
     /// ntfy: default the configured topic.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     topic: Option<String>,
     /// webhook: http or https; templates only after the host.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
     /// webhook: signs each call. Never shown; `***` keeps the one that is there.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
     /// queue: a queue's or topic's name.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     entity: Option<String>,
     /// ticket: on whose behalf.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     caller: Option<String>,
 }
 
@@ -105,6 +125,7 @@ struct MapBody {
     /// A template that gives the product.
     product: String,
     /// Of these support groups only.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     groups: Option<Vec<String>>,
 }
 

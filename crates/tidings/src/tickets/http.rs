@@ -47,7 +47,7 @@ pub fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/tickets/{ticket_id}", "One ticket", get)
             .scopes(&[Scope::Tickets, Scope::Read])
             .params(&[Param("fields", "Only these attributes, separated by commas, as in `status`")])
-            .answer::<TicketView>(200, "The ticket"),
+            .answer::<TicketFields>(200, "The ticket, or those of its attributes"),
         Route::new(Method::POST, "/tickets/{ticket_id}/comments", "Add a comment to a ticket", comment)
             .scopes(&[Scope::Tickets])
             .body::<CommentBody>()
@@ -116,6 +116,26 @@ pub struct TicketView {
     created_at: String,
     updated_at: String,
     comments: Vec<CommentView>,
+}
+
+/// A ticket, or what was asked for of it.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes what is picked from the whole")]
+struct TicketFields {
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    ticket_id: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    caller_id: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    issue_description: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    status: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    created_at: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    updated_at: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    comments: Option<Vec<CommentView>>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 
+use super::ProcessChangeEvent;
 use super::history::selection;
 use crate::alerts::export::{Format, body};
 use crate::alerts::limits::EXPORT_DAYS;
@@ -24,7 +25,9 @@ pub fn routes() -> Vec<Route> {
                 Param("suppressed", "true: those of authorised accounts; false (default): the others"),
                 Param("format", "csv (default), json or jsonl"),
             ])
-            .answer_as::<String>(200, "The alerts, as a stream", "text/csv"),
+            .answer_as::<String>(200, "The alerts, as a stream", "text/csv")
+            .answer_as::<Vec<ProcessChangeEvent>>(200, "The alerts, as a stream", "application/json")
+            .answer_as::<String>(200, "The alerts, as a stream", "application/x-ndjson"),
     ]
 }
 

@@ -36,7 +36,8 @@ pub fn routes() -> Vec<Route> {
                 Param("format", "json (default) or csv; `Accept: text/csv` asks for CSV as well"),
                 Param("nextToken", "Where the page before ended"),
             ])
-            .answer::<AlertList>(200, "A page of alerts; the token of a CSV page is in X-Next-Token"),
+            .answer::<AlertList>(200, "A page of alerts; the token of a CSV page is in X-Next-Token")
+            .answer_as::<String>(200, "A page of alerts", "text/csv"),
         Route::new(Method::GET, "/alerts/{PartitionKey}/{SortKey}", "One process change", get)
             .scopes(&[Scope::Read])
             .answer::<ProcessChangeEvent>(200, "The alert"),

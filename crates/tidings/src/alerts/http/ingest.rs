@@ -11,7 +11,7 @@ use crate::alerts::shapes::{self, Request};
 use crate::alerts::{Receipt, Refused};
 use crate::app::Services;
 use crate::http::collector::{self, Said};
-use crate::http::{CorrelationId, Json, Param, Problem, Route};
+use crate::http::{CorrelationId, Json, OneOrMany, Param, Problem, Route};
 use crate::tokens::Scope;
 
 const PATH: &str = "/ingest/azure-devops";
@@ -23,7 +23,7 @@ pub fn routes() -> Vec<Route> {
             .scopes(&[Scope::Ingest])
             .key_in_url()
             .params(&[KEY])
-            .body::<AuditEvent>()
+            .body::<OneOrMany<AuditBody>>()
             .answer::<SendAnswer>(202, "What became of each event; accepted and suppressed ones are on disk")
             .answer::<ValidationAnswer>(200, "The answer to Event Grid's question whether we want its events"),
         Route::new(Method::OPTIONS, PATH, "Consent to CloudEvents deliveries", consent)
@@ -59,6 +59,15 @@ struct CollectorEvent {
     sourcetype: Option<String>,
     /// The audit event.
     event: serde_json::Map<String, serde_json::Value>,
+}
+
+/// An audit event, or what carries it.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes the body")]
+enum AuditBody {
+    Event(Box<AuditEvent>),
+    Carrier(serde_json::Map<String, serde_json::Value>),
 }
 
 /// One audit event as Azure DevOps writes it. Also taken: an array of them, `{"decoratedAuditLogEntries": […]}`, Event

@@ -42,16 +42,23 @@ struct ProcessChangeEvent {
     /// `Create`, `Modify` or `Delete`.
     category: String,
     details: String,
+    #[schemars(skip_serializing_if = "Option::is_none")]
     process_name: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
     work_item_type: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
     field_reference_name: Option<String>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
     state_name: Option<String>,
     correlation_id: String,
     /// The mail server has taken the mail.
     alert_sent: bool,
+    #[schemars(skip_serializing_if = "Option::is_none")]
     alert_sent_timestamp: Option<i64>,
     /// The last attempt to send it failed.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     alert_failed: Option<bool>,
+    #[schemars(skip_serializing_if = "Option::is_none")]
     retry_count: Option<i64>,
     /// When it ceases to exist, in seconds since 1970.
     #[schemars(rename = "TTL")]
@@ -59,7 +66,9 @@ struct ProcessChangeEvent {
     /// The event as it came, to the byte.
     raw_event_json: String,
     /// The authorised account whose change it is; such a change is never alerted.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     suppressed_by: Option<String>,
     /// The message that tells of it together with others, if `process_alerts.digest_seconds` is set.
+    #[schemars(skip_serializing_if = "Option::is_none")]
     delivery_id: Option<String>,
 }

@@ -81,7 +81,7 @@ struct EntityBody {
     lock_seconds: Option<u64>,
     /// Waits between deliveries: `strategy` (exponential or fixed), `baseSeconds` 1, `factor` 2, `maxSeconds` 3600,
     /// `jitter` true. Absent: an abandoned message can be received again at once.
-    retry: Option<crate::bus::definition::Retry>,
+    retry: Option<RetryBody>,
     /// Default 0, messages do not expire.
     default_ttl_seconds: Option<u64>,
     /// Whether messages that expire go to the dead letters. Default false: they vanish.
@@ -99,6 +99,18 @@ struct EntityBody {
     rules: Option<Vec<crate::bus::definition::RuleDefinition>>,
     /// Of a subscription: an endpoint that each message is delivered to.
     push: Option<crate::bus::definition::Push>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "describes the body")]
+struct RetryBody {
+    /// `exponential` or `fixed`.
+    strategy: Option<String>,
+    base_seconds: Option<f64>,
+    factor: Option<f64>,
+    max_seconds: Option<f64>,
+    jitter: Option<bool>,
 }
 
 #[derive(Serialize, JsonSchema)]

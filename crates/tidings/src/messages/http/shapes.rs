@@ -38,15 +38,19 @@ pub(super) struct CancelAnswer {
 }
 
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "describes the body, which may also be the list itself")]
-pub(super) struct BatchBody {
-    messages: Vec<NewMessageBody>,
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
+pub(super) enum BatchBody {
+    Named { messages: Vec<NewMessageBody> },
+    List(Vec<NewMessageBody>),
 }
 
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "describes the body, which may also be the list itself")]
-pub(super) struct IdsBody {
-    message_ids: Vec<String>,
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
+pub(super) enum IdsBody {
+    Named { message_ids: Vec<String> },
+    List(Vec<String>),
 }
 
 #[derive(Serialize, JsonSchema)]

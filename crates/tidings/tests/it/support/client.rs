@@ -5,6 +5,8 @@ use reqwest::header::HeaderMap;
 use reqwest::{Body, Method, RequestBuilder};
 use serde_json::Value;
 
+use super::described;
+
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -114,9 +116,16 @@ impl Client {
 
 impl Answer {
     pub async fn to(request: RequestBuilder) -> Self {
-        let response = request.send().await.unwrap();
+        let (http, request) = request.build_split();
+        let request = request.unwrap();
+        // A body that is a stream is nothing to look at afterwards.
+        let sent = request.try_clone();
+        let response = http.execute(request).await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let answer = Self { status, headers, body: response.bytes().await.unwrap() };
+        if let Some(sent) = sent {
+            described::check(&sent, &answer);
+        }
         // SX-03, S003-69: on every answer. SX-20: no browser guesses at content.
         assert!(!answer.header("x-correlation-id").is_empty(), "{answer:?}");
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{answer:?}");

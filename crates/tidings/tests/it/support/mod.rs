@@ -1,6 +1,7 @@
 //! What the tests stand on: a server in this process, clients, raw connections, and the real program.
 
 pub mod client;
+mod described;
 pub mod engines;
 pub mod process;
 pub mod raw;
