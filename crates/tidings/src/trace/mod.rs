@@ -104,7 +104,7 @@ impl Trace<'_> {
         let sources = sources(self.stage);
         let mut next = after.unwrap_or_default();
         let mut lines: Vec<Line<'_>> = sources.iter().map(|source| Line::new(source, &next)).collect();
-        let mut steps = Vec::with_capacity(limit.min(100));
+        let mut steps: Vec<Step> = Vec::with_capacity(limit.min(100));
         // Not every row is a step; a page is full when it has as many steps as were asked for, and the last one only if
         // no step comes after it.
         let more = loop {
@@ -119,7 +119,14 @@ impl Trace<'_> {
             }
             if let Some(row) = line.rows.pop_front() {
                 next = next.with(line.source.kind, row.cursor);
-                steps.extend(row.step);
+                let mut step = row.step;
+                // A message keeps milliseconds, and stands behind what caused it: it shows no earlier time than that.
+                if let (Some(step), Some(last)) = (&mut step, steps.last())
+                    && step.time < last.time
+                {
+                    step.time.clone_from(&last.time);
+                }
+                steps.extend(step);
             }
         };
         self.add_digests(correlation_id, &mut steps).await?;
