@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value as Json, json};
 use tidings_core::time::Timestamp;
-use tidings_store::{Change, Condition, Error, Item, Key, KeyKind, Query, Range, Table, Write};
+use tidings_store::{Change, Condition, Error, Item, Key, KeyKind, Query, Range, Store, Table, Write};
 use uuid::Uuid;
 
 use super::Alerts;
@@ -51,11 +51,12 @@ pub fn next(seconds: u64, now: Timestamp) -> Option<i64> {
     Some(now.as_second().div_euclid(seconds).saturating_add(1).saturating_mul(seconds))
 }
 
-/// Where the note about an alert is.
+/// Where the note about an alert is: within its digest in the order in which things happened, then came.
 #[must_use]
-pub fn place(at: i64, partition: &str, sort: &str) -> String {
+pub fn place(at: i64, happened: Timestamp, received: Timestamp, partition: &str, sort: &str) -> String {
     let name = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("digest\n{partition}\n{sort}").as_bytes());
-    format!("{at:020}#{name}")
+    let [happened, received] = [happened, received].map(|at| at.as_microsecond().max(0));
+    format!("{at:020}#{happened:017}#{received:017}#{name}")
 }
 
 /// The write that leaves a note about an alert.
@@ -78,6 +79,7 @@ pub fn member(alert: &Item) -> Write {
         .with("SortKey", text("SortKey"))
         .with("CorrelationId", text("CorrelationId"))
         .with("TTL", alert.int("TTL").unwrap_or_default())
+        .with("title", &title)
         .with("text", plain)
         .with("html", html)
         .with("ttl", alert.int("TTL").unwrap_or_default());
@@ -134,6 +136,14 @@ impl Alerts {
     }
 }
 
+/// The mail that tells of an event together with others, if there is one by now.
+pub async fn told_by(store: &dyn Store, event_id: &str) -> Result<Option<String>, Error> {
+    let Some(source) = store.get(record::sources_table(), &Key::new(event_id)).await? else { return Ok(None) };
+    let (Some(partition), Some(sort)) = (source.str("PartitionKey"), source.str("SortKey")) else { return Ok(None) };
+    let alert = store.get(record::table(), &record::key(partition, sort)).await?;
+    Ok(alert.and_then(|alert| alert.str(DELIVERY_ID).map(ToOwned::to_owned)))
+}
+
 /// As many notes as one mail takes.
 fn together(notes: Vec<Item>) -> Vec<Item> {
     let mut bytes = 0;
@@ -170,10 +180,14 @@ impl Letterhead {
         // The same notes make the same message, whoever makes it.
         let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("process-digest\n{}", all("place").join("\n")).as_bytes());
         let count = notes.len();
-        let title = format!("Process changes: {count}");
-        let title = if count == 1 { "Process change in a digest".to_owned() } else { title };
-        let mut text = format!("{title}\n");
-        let mut html = format!("<!doctype html><html><body><h2>{}</h2>", escape(&title));
+        // One alone is what it would be without a digest.
+        let alone = notes.first().filter(|_| count == 1).and_then(|note| note.str("title"));
+        let title = alone.map_or_else(|| format!("Process changes: {count}"), ToOwned::to_owned);
+        let (mut text, mut html) = (String::new(), "<!doctype html><html><body>".to_owned());
+        if alone.is_none() {
+            let _ = writeln!(text, "{title}");
+            let _ = write!(html, "<h2>{}</h2>", escape(&title));
+        }
         for note in notes {
             let part = |name: &str| note.str(name).unwrap_or_default();
             let link = self.link(part("CorrelationId"));

@@ -144,7 +144,11 @@ impl NewAlert {
             .with("TTL", self.expires_at)
             .with("RawEventJson", raw)
             .with_some(SUPPRESSED_BY, self.suppressed_by.as_ref())
-            .with_some(DIGEST_PLACE, self.digest_at.map(|at| digest::place(at, &self.partition(), &self.sort())))
+            .with_some(
+                DIGEST_PLACE,
+                self.digest_at
+                    .map(|at| digest::place(at, change.at, self.received_at, &self.partition(), &self.sort())),
+            )
             .with_some(CONTINUED, (!rest.is_empty()).then_some(true))
     }
 

@@ -11,6 +11,7 @@ use tidings_store::{Error, Item};
 
 use super::{Audit, Entry, Filter};
 use crate::app::Services;
+use crate::business::event::check_guid;
 use crate::events::http::name_param;
 use crate::http::{End, Json, Param, Params, Problem, Route, paging};
 use crate::tokens::{Caller, Scope};
@@ -108,10 +109,15 @@ impl From<Entry> for EntryView {
     }
 }
 
+/// A user's UUID is on record in small letters.
+fn as_stored(user: String) -> String {
+    if check_guid(&user).is_ok() { user.to_lowercase() } else { user }
+}
+
 /// What the parameters ask for.
 pub(super) fn filter_of(params: &mut Params) -> Filter {
     let filter = Filter {
-        user: name_param(params, "user"),
+        user: name_param(params, "user").map(as_stored),
         action: name_param(params, "action"),
         entity: name_param(params, "entity"),
         entity_id: name_param(params, "entityId"),

@@ -38,7 +38,9 @@ impl Persister {
         if !self.is_critical(&name) || handled::is_done(&*self.store, HANDLER, envelope).await? {
             return Ok(());
         }
-        let user = Some(text("userId")).filter(|user| !user.is_empty()).unwrap_or_else(|| UNKNOWN.to_owned());
+        // A UUID: case does not count in it.
+        let user = Some(text("userId").to_lowercase()).filter(|user| !user.is_empty());
+        let user = user.unwrap_or_else(|| UNKNOWN.to_owned());
         let details = data.get("changeDetails").cloned().unwrap_or_default();
         let action = Action::new(name, text("targetEntity"), text("targetEntityId")).details(details);
         let done = handled::done(HANDLER, envelope, self.clock.now());

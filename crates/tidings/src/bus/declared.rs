@@ -5,6 +5,7 @@ use tidings_core::retry::Strategy;
 use super::definition::{Definition, Kind, Retry, RuleDefinition};
 use super::entity::Origin;
 use super::path::Path;
+use crate::business;
 use crate::config::Config;
 
 pub const OCR_QUEUE: &str = "ocr-processing-queue";
@@ -13,10 +14,6 @@ pub const DOMAIN_TOPIC: &str = "domain-events-topic";
 pub const NOTIFICATIONS: &str = "notifications-sub";
 pub const SYSTEM_TOPIC: &str = "system-events-topic";
 pub const AUDITING: &str = "auditing-sub";
-
-/// The seed's routing keys.
-pub const STATUS_CHANGED: &str = "servicerequest.status.changed";
-pub const ACTION_OCCURRED: &str = "audit.action.occurred";
 
 /// Everything that is declared; a topic before its subscriptions. The configuration's word counts where both have one.
 #[must_use]
@@ -49,15 +46,8 @@ pub fn seeds() -> Vec<(Path, Definition)> {
         retry: Some(retry),
         ..Definition::new(kind)
     };
-    let of_key = |key: &str, lock_seconds: u64| Definition {
-        rules: vec![
-            RuleDefinition { name: "routing-key".to_owned(), key: Some(key.to_owned()), ..RuleDefinition::default() },
-            RuleDefinition {
-                name: "event-type".to_owned(),
-                correlation: Some(serde_json::json!({ "properties": { "eventType": key } })),
-                ..RuleDefinition::default()
-            },
-        ],
+    let of_kind = |kind: business::Kind, lock_seconds: u64| Definition {
+        rules: rules_of(kind),
         ..with(Kind::Subscription, lock_seconds, Retry::default())
     };
     vec![
@@ -67,9 +57,44 @@ pub fn seeds() -> Vec<(Path, Definition)> {
         (Path::queue(TRANSFER_QUEUE), with(Kind::Queue, 90, fixed)),
         // S003-22, S003-24, S003-26
         (Path::queue(DOMAIN_TOPIC), Definition::new(Kind::Topic)),
-        (Path::subscription(DOMAIN_TOPIC, NOTIFICATIONS), of_key(STATUS_CHANGED, 90)),
+        (Path::subscription(DOMAIN_TOPIC, NOTIFICATIONS), of_kind(business::Kind::StatusChanged, 90)),
         // S003-48, S003-50, S003-52
         (Path::queue(SYSTEM_TOPIC), Definition::new(Kind::Topic)),
-        (Path::subscription(SYSTEM_TOPIC, AUDITING), of_key(ACTION_OCCURRED, 60)),
+        (Path::subscription(SYSTEM_TOPIC, AUDITING), of_kind(business::Kind::ActionOccurred, 60)),
     ]
+}
+
+/// What the subscription of a business event takes: its routing key or its name, as the subject or as `eventType`, in the
+/// version that its handler understands. Another version is for other subscriptions (S003-65, S003-66).
+fn rules_of(kind: business::Kind) -> Vec<RuleDefinition> {
+    let names = format!("('{}', '{}')", kind.routing_key().unwrap_or_default(), kind.event_type());
+    let major = business::event::MAJOR;
+    let version = format!("(eventVersion IS NULL OR eventVersion = '{major}' OR eventVersion LIKE '{major}.%')");
+    let rule = |name: &str, names: String| RuleDefinition {
+        name: name.to_owned(),
+        sql: Some(format!("{names} AND {version}")),
+        ..RuleDefinition::default()
+    };
+    vec![
+        rule("routing-key", format!("sys.Label IS NOT NULL AND sys.Label IN {names}")),
+        rule("event-type", format!("eventType IN {names}")),
+    ]
+}
+
+/// Whether these are the rules that an earlier release declared for a subscription, which nobody has changed since.
+#[must_use]
+pub fn is_superseded(path: &Path, rules: &[RuleDefinition]) -> bool {
+    let of = |kind: business::Kind| {
+        let key = kind.routing_key().unwrap_or_default();
+        let by_key =
+            RuleDefinition { name: "routing-key".to_owned(), key: Some(key.to_owned()), ..RuleDefinition::default() };
+        let by_type = RuleDefinition {
+            name: "event-type".to_owned(),
+            correlation: Some(serde_json::json!({ "properties": { "eventType": key } })),
+            ..RuleDefinition::default()
+        };
+        *rules == [by_key, by_type]
+    };
+    (*path == Path::subscription(DOMAIN_TOPIC, NOTIFICATIONS) && of(business::Kind::StatusChanged))
+        || (*path == Path::subscription(SYSTEM_TOPIC, AUDITING) && of(business::Kind::ActionOccurred))
 }

@@ -14,7 +14,8 @@ use super::receive::{handed_to, note_lost};
 use super::state::{Action, Taken};
 
 impl Line {
-    /// Locks deferred messages by their numbers; those that are not there, or that somebody has, are left out.
+    /// Locks deferred messages by their numbers; those that are not there, or that somebody has, are left out, and so are
+    /// those of an ordered line's key of which another one is out.
     pub async fn receive_deferred(
         self: &Arc<Self>,
         numbers: &[u64],
@@ -51,14 +52,15 @@ impl Line {
         }
         let message = Arc::new(message);
         let (now, settings) = (self.now(), self.settings());
-        if settings.max_deliveries.is_some_and(|most| message.deliveries >= most) {
-            // It was delivered as often as it may be, and then the process ended.
+        if message.is_exhausted(message.deliveries, settings.max_deliveries) {
+            // It failed as often as it may, the last time with the end of the process.
             aside.keep();
             self.act(vec![Action::DeadLetter { place, message, reason: MAX_DELIVERIES }]);
             return Ok(None);
         }
         let mut state = self.state();
-        if state.epoch != aside.epoch || !state.has_room() {
+        let busy = state.is_busy(message.message.order_key());
+        if state.epoch != aside.epoch || busy || !state.has_room() {
             drop(state);
             return Ok(None);
         }
@@ -90,6 +92,8 @@ impl Line {
                 continue;
             };
             self.state().untake(&taken.token);
+            // On an ordered line its key is free.
+            self.wake(1);
             match error {
                 error if error.conflict_on(0).is_some() => {}
                 Error::Conflict { .. } => {

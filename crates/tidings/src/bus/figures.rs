@@ -24,6 +24,8 @@ pub struct Watch {
     pub to_delivery: Histogram,
     /// From enqueued to completed.
     pub to_completion: Histogram,
+    /// The first deliveries of the last minutes.
+    recent: Recent,
     types: Arc<Types>,
     /// The type of the last message, which is often that of the next.
     last: Mutex<Option<Arc<TypeTimes>>>,
@@ -58,6 +60,7 @@ impl Times {
         Watch {
             to_delivery: self.to_delivery.get_or_create_owned(&labels),
             to_completion: self.to_completion.get_or_create_owned(&labels),
+            recent: Recent::default(),
             types: Arc::clone(&self.types),
             last: Mutex::new(None),
         }
@@ -71,9 +74,9 @@ impl Times {
 
     /// Times from accepted to first delivered of the last minutes, by type.
     #[must_use]
-    pub fn lately(&self, now: Timestamp) -> Vec<(String, Counts)> {
+    pub fn lately(&self, now: Timestamp) -> Vec<(String, Lately)> {
         let types = self.types.known.lock().unwrap_or_else(PoisonError::into_inner);
-        types.iter().map(|(kind, times)| (kind.clone(), times.lately(now))).collect()
+        types.iter().map(|(kind, times)| (kind.clone(), times.recent.lately(now))).collect()
     }
 }
 
@@ -112,8 +115,18 @@ struct TypeTimes {
     kind: String,
     to_delivery: Histogram,
     to_completion: Histogram,
-    /// By minute, the first delivery of late.
-    minutes: Mutex<VecDeque<(i64, Counts)>>,
+    recent: Recent,
+}
+
+/// Times of the last minutes, minute by minute.
+#[derive(Debug, Default)]
+struct Recent(Mutex<VecDeque<(i64, Lately)>>);
+
+/// Times of some minutes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lately {
+    pub counts: Counts,
+    longest: Duration,
 }
 
 impl Types {
@@ -128,35 +141,48 @@ impl Types {
             kind: kind.to_owned(),
             to_delivery: self.to_delivery.get_or_create_owned(&labels),
             to_completion: self.to_completion.get_or_create_owned(&labels),
-            minutes: Mutex::default(),
+            recent: Recent::default(),
         });
         known.insert(kind.to_owned(), Arc::clone(&times));
         times
     }
 }
 
-impl TypeTimes {
-    fn delivered(&self, seconds: f64, now: Timestamp) {
-        self.to_delivery.observe(seconds);
+impl Recent {
+    fn took(&self, seconds: f64, now: Timestamp) {
         let minute = now.as_second().div_euclid(60);
-        let mut minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut minutes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while minutes.front().is_some_and(|(first, _)| *first <= minute - MINUTES) {
             minutes.pop_front();
         }
         if minutes.back().is_none_or(|(last, _)| *last != minute) {
-            minutes.push_back((minute, Counts::default()));
+            minutes.push_back((minute, Lately::default()));
         }
-        if let Some((_, counts)) = minutes.back_mut() {
-            counts.took(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+        if let Some((_, lately)) = minutes.back_mut() {
+            let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+            lately.counts.took(took);
+            lately.longest = lately.longest.max(took);
         }
     }
 
-    fn lately(&self, now: Timestamp) -> Counts {
+    fn lately(&self, now: Timestamp) -> Lately {
         let first = now.as_second().div_euclid(60) - MINUTES;
-        let mut sum = Counts::default();
-        let minutes = self.minutes.lock().unwrap_or_else(PoisonError::into_inner);
-        minutes.iter().filter(|(minute, _)| *minute > first).for_each(|(_, counts)| sum.add(counts));
+        let mut sum = Lately::default();
+        let minutes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, lately) in minutes.iter().filter(|(minute, _)| *minute > first) {
+            sum.counts.add(&lately.counts);
+            sum.longest = sum.longest.max(lately.longest);
+        }
         sum
+    }
+}
+
+impl Lately {
+    /// The time within which `share` of them were delivered: to the bucket, but never more than any of them took.
+    #[must_use]
+    pub fn quantile_seconds(&self, share: f64) -> Option<f64> {
+        let quantile = self.counts.quantile_ms(share)? / 1000.0;
+        Some(quantile.min(self.longest.as_secs_f64()))
     }
 }
 
@@ -165,11 +191,20 @@ impl Watch {
         for Taken { held, .. } in taken.iter().filter(|taken| taken.held.deliveries == 1) {
             let took = seconds(held.message.enqueued_at, now);
             self.to_delivery.observe(took);
+            self.recent.took(took, now);
             // A dead letter that somebody looks at says nothing about its type.
             if held.message.dead.is_none() {
-                self.of_type(held).delivered(took, now);
+                let times = self.of_type(held);
+                times.to_delivery.observe(took);
+                times.recent.took(took, now);
             }
         }
+    }
+
+    /// Times from accepted to first delivered of the last minutes.
+    #[must_use]
+    pub fn lately(&self, now: Timestamp) -> Lately {
+        self.recent.lately(now)
     }
 
     pub fn completed(&self, held: &Held, now: Timestamp) {

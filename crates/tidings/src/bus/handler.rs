@@ -43,6 +43,8 @@ pub struct Delivery {
     pub message: Arc<Stored>,
     /// 1 for the first.
     pub number: u32,
+    /// If it fails, there is no other.
+    pub last: bool,
     /// By the wall clock; the handler is stopped then.
     pub deadline: Timestamp,
 }
@@ -176,6 +178,7 @@ impl Line {
             path: self.path.clone(),
             message: Arc::clone(&taken.held.message),
             number: taken.held.deliveries,
+            last: self.settings().max_deliveries.is_some_and(|most| taken.held.deliveries >= most),
             deadline: now.wall.saturating_add(consumer.timeout).unwrap_or(Timestamp::MAX),
         };
         let handler = Arc::clone(handler);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidings_core::time::Timestamp;
 use tidings_store::{Condition, Error, Query, Write};
 
+use super::declared;
 use super::definition::{Definition, Kind};
 use super::entity::{Body, Entity, Origin, Pair, Record, Subscription};
 use super::layout::{self, Delta, Layout};
@@ -77,14 +78,19 @@ impl Bus {
     pub async fn declare(&self, declared: &[(Path, Definition, Origin)]) -> Result<(), Error> {
         for (path, definition, origin) in declared {
             let before = self.record(path);
+            let old = before.as_ref().filter(|_| *origin == Origin::BuiltIn);
+            let old = old.filter(|before| declared::is_superseded(path, &before.definition.rules));
+            let renewed = old.map(|old| Definition { rules: definition.rules.clone(), ..old.definition.clone() });
             let unchanged = before.as_ref().is_some_and(|before| match origin {
+                Origin::BuiltIn if renewed.is_some() => false,
                 Origin::BuiltIn => true,
                 _ => before.origin == *origin && before.definition == *definition,
             });
             if unchanged || before.as_ref().is_some_and(|before| before.definition.kind != definition.kind) {
                 continue;
             }
-            match self.plan_put(path, definition.clone(), *origin, CONFIGURATION).await {
+            let origin = old.map_or(*origin, |old| old.origin);
+            match self.plan_put(path, renewed.unwrap_or_else(|| definition.clone()), origin, CONFIGURATION).await {
                 Ok(planned) => {
                     match self.shared.store.transact(planned.writes.clone()).await {
                         Ok(()) => self.carried_out(planned).await?,

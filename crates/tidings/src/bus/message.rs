@@ -70,6 +70,9 @@ pub struct Stored {
     /// Deliveries so far.
     #[serde(skip_serializing_if = "is_zero")]
     pub deliveries: u32,
+    /// Of these, the ones that ended with the message deferred: they did not fail.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub deferrals: u32,
     /// How the deliveries ended, the last ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
@@ -126,6 +129,9 @@ pub struct Dead {
 pub const ATTEMPTS: usize = 10;
 /// Characters of a reason or description that are kept.
 pub const REASON_CHARS: usize = 1024;
+
+/// How a delivery ends that neither succeeded nor failed.
+pub const DEFERRED: &str = "deferred";
 
 /// The reasons the broker itself gives, as Service Bus spells them.
 pub const MAX_DELIVERIES: &str = "MaxDeliveryCountExceeded";
@@ -199,6 +205,13 @@ impl Stored {
         message.subject.as_deref().or_else(property)
     }
 
+    /// Whether it has failed as often as it may once so many deliveries are over. One that nobody knows the end of
+    /// counts as failed, one that ended with the message deferred does not.
+    #[must_use]
+    pub fn is_exhausted(&self, deliveries: u32, most: Option<u32>) -> bool {
+        most.is_some_and(|most| deliveries.saturating_sub(self.deferrals) >= most)
+    }
+
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
@@ -240,18 +253,21 @@ impl Stored {
         if let Some(description) = &description {
             properties.insert("DeadLetterErrorDescription".to_owned(), description.clone().into());
         }
+        let mut failures = self.attempts.iter().filter(|attempt| attempt.outcome != DEFERRED);
+        let first_failure = failures.next().map(|attempt| attempt.at);
         dead.dead = Some(Dead {
             reason,
             description,
             source: source.to_owned(),
             at: now,
             deliveries: self.deliveries,
-            first_failure: self.attempts.first().map(|attempt| attempt.at),
-            last_failure: self.attempts.last().map(|attempt| attempt.at),
+            first_failure,
+            last_failure: failures.next_back().map(|attempt| attempt.at).or(first_failure),
             last_consumer: self.attempts.iter().rev().find_map(|attempt| attempt.consumer.clone()),
         });
         dead.enqueued_sequence = Some(self.enqueued_sequence.unwrap_or(self.sequence));
         dead.deliveries = 0;
+        dead.deferrals = 0;
         dead.expires_at = None;
         dead.returning = false;
         dead

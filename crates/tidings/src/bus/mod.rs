@@ -64,6 +64,7 @@ pub mod path;
 pub mod pool;
 mod posts;
 pub mod prepared;
+mod pump;
 pub mod push;
 mod receive;
 pub mod rest;
@@ -277,7 +278,7 @@ impl Bus {
 
     /// Sends messages to a queue or topic; durable when it returns. A message whose id was seen within the entity's
     /// window is taken and dropped. Nothing is sent if one of them cannot be.
-    pub async fn send(&self, entity: &str, messages: Vec<Message>) -> Result<Vec<Sent>, BusError> {
+    pub async fn send(&self, entity: &str, mut messages: Vec<Message>) -> Result<Vec<Sent>, BusError> {
         let entity = self.entity_anywhere(entity).await?;
         for message in &messages {
             check_size(message)?;
@@ -285,7 +286,7 @@ impl Bus {
         if let Some(full) = entity.lines().find(|line| line.is_full()) {
             return Err(BusError::Full(full.path.clone()));
         }
-        self.judge(&entity, &messages)?;
+        self.judge(&entity, &mut messages)?;
         if self.shared.nodes.is_some() {
             return self.send_among(&entity, messages).await;
         }
@@ -349,13 +350,13 @@ impl Bus {
         Ok((sent, refused))
     }
 
-    /// What is a business event must be a good one, by whatever door it comes (S003-71).
-    fn judge(&self, entity: &Entity, messages: &[Message]) -> Result<(), BusError> {
+    /// What is a business event must be a good one, by whatever door it comes (S003-71), and says what it is.
+    fn judge(&self, entity: &Entity, messages: &mut [Message]) -> Result<(), BusError> {
         let now = self.shared.clock.now();
-        let mut errors = Vec::new();
-        for (place, message) in messages.iter().enumerate() {
-            let wrong = crate::business::message::check(&entity.record.path, message, now);
-            errors.extend(wrong.into_iter().map(|error| match messages.len() {
+        let (mut errors, count) = (Vec::new(), messages.len());
+        for (place, message) in messages.iter_mut().enumerate() {
+            let wrong = crate::business::message::admit(&entity.record.path, message, now);
+            errors.extend(wrong.into_iter().map(|error| match count {
                 1 => error,
                 _ => FieldError::new(format!("[{place}].{}", error.field), error.message),
             }));

@@ -1,114 +1,120 @@
-//! Push subscriptions: each message becomes a message of the webhook channel, which delivers it with a signature, retries
-//! and a dead letter of its own. The one is made in the transaction that ends the other.
+//! What a push subscription posts: a message of the webhook channel made of a message of the bus, and what the end of the
+//! one means for the other. `pump` moves them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::http::HeaderMap;
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tidings_core::message::{AttemptOutcome, Status};
 use uuid::Uuid;
 
-use super::definition::Push;
+use super::definition::{Definition, Push};
 use super::http::broker_properties;
 use super::line::{Line, LineError};
-use super::settle::{Settlement, Why};
+use super::message::{Attempt, MAX_DELIVERIES, Stored};
+use super::prepared::Prepared;
 use super::state::{Held, Taken};
-use super::{Bus, Path};
 use crate::config::Secret;
+use crate::config::delivery::Override;
 use crate::messages::{Message, Messages, NewMessage};
-use crate::workers::turned_true;
 
 /// The type of the messages it makes.
 pub const MESSAGE_TYPE: &str = "bus_push";
-/// Messages that are handed over at once.
-const BATCH: usize = 32;
-const WAIT: Duration = Duration::from_secs(60);
-/// How often it is seen to that every push subscription has its pump.
-const LOOK: Duration = Duration::from_secs(1);
+/// Who makes them; what follows is the path. Nobody else has such a name.
+const MADE_BY: &str = "bus:";
+/// The field of their payload that says how they are tried again.
+const POLICY: &str = "policy";
+/// The reasons of dead letters that the other side refused, and that could not be sent at all.
+const REFUSED: &str = "PushRefused";
+const UNFIT: &str = "PushFailed";
 
-/// The tasks that pump, by path and generation of the line.
-type Pumps = BTreeMap<(String, String), JoinHandle<()>>;
-
-impl Bus {
-    /// Hands the messages of push subscriptions over until told to stop.
-    pub async fn push(self: Arc<Self>, messages: Arc<Messages>, mut stop: watch::Receiver<bool>) {
-        let mut pumps = Pumps::new();
-        loop {
-            self.see_to(&mut pumps, &messages);
-            tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
-                () = self.pushing.notified() => {}
-                () = turned_true(&mut stop) => break,
-            }
-        }
-        for task in pumps.into_values() {
-            let _ = task.await;
-        }
-    }
-
-    /// Pumps end by themselves, between two messages.
-    fn see_to(self: &Arc<Self>, pumps: &mut Pumps, messages: &Arc<Messages>) {
-        pumps.retain(|_, task| !task.is_finished());
-        for record in self.records().into_iter().filter(|record| record.definition.push.is_some()) {
-            let Some(path) = Path::parse(&record.path) else { continue };
-            let Ok(line) = self.line(&path) else { continue };
-            let name = (record.path, line.layout.generation().to_owned());
-            pumps.entry(name).or_insert_with(|| tokio::spawn(pump(Arc::clone(self), path, line, Arc::clone(messages))));
-        }
-    }
-
-    /// Where the messages of a line go now; none: to whoever fetches them.
-    fn endpoint(&self, path: &Path, line: &Arc<Line>) -> Option<Push> {
-        let same = self.line(path).is_ok_and(|now| Arc::ptr_eq(&now, line));
-        self.record(path).filter(|_| same)?.definition.push
-    }
+/// Whether a message stands for one of the bus, which has the dead letter if it fails.
+#[must_use]
+pub fn stands_for_another(message: &Message) -> bool {
+    message.message_type == MESSAGE_TYPE && message.created_by.starts_with(MADE_BY)
 }
 
-async fn pump(bus: Arc<Bus>, path: Path, line: Arc<Line>, messages: Arc<Messages>) {
-    let stopping = line.shared.stopping.clone();
-    while !*stopping.borrow() && bus.endpoint(&path, &line).is_some() {
-        match line.receive(BATCH, WAIT, Some("push")).await {
-            Ok(taken) => {
-                for taken in taken {
-                    // As it is at this moment: whoever has changed it may have had a reason.
-                    match bus.endpoint(&path, &line) {
-                        Some(push) => line.hand_over(&taken, &push, &messages).await,
-                        None => line.give_back(&taken),
-                    }
-                }
+/// How a message is tried again that says so itself: as its subscription wants it.
+#[must_use]
+pub fn own_policy(message: &Message) -> Option<Override> {
+    let policy = message.payload.get(POLICY).filter(|_| stands_for_another(message))?;
+    serde_json::from_value(policy.clone()).ok()
+}
+
+/// What became of a message that was handed over.
+#[derive(Debug, Clone)]
+pub enum Ending {
+    /// It arrived, after so many attempts.
+    Arrived(u32),
+    Failed {
+        reason: &'static str,
+        description: Option<String>,
+        attempts: Vec<Attempt>,
+    },
+    /// It could not be handed over at all, for this reason.
+    Unfit(String),
+}
+
+impl Ending {
+    /// That of a webhook message; `None` while it goes on.
+    #[must_use]
+    pub fn of(message: &Message) -> Option<Self> {
+        let delivery = &message.delivery;
+        let count = u32::try_from(delivery.attempts.len()).unwrap_or(u32::MAX);
+        match delivery.status {
+            Status::Completed => Some(Self::Arrived(count.max(1))),
+            Status::Failed => {
+                let attempt = |attempt: &tidings_core::message::Attempt| Attempt {
+                    delivery: attempt.number,
+                    at: attempt.ended_at.unwrap_or(attempt.started_at),
+                    outcome: "failed".into(),
+                    consumer: Some("push".to_owned()),
+                    reason: attempt.code.map(|code| code.to_string()),
+                    description: attempt.error.clone(),
+                };
+                let last = delivery.attempts.last().and_then(|attempt| attempt.outcome);
+                let most = own_policy(message).and_then(|policy| policy.max_retries).unwrap_or(u32::MAX);
+                let tried_out = count > most && last != Some(AttemptOutcome::Permanent);
+                Some(Self::Failed {
+                    reason: if tried_out { MAX_DELIVERIES } else { REFUSED },
+                    description: delivery.error_message.clone(),
+                    attempts: delivery.attempts.iter().map(attempt).collect(),
+                })
             }
-            Err(LineError::Elsewhere) => line.wait_for_ours(LOOK, &mut line.shared.stopping.clone()).await,
-            Err(LineError::Gone) => return,
-            Err(error) => {
-                tracing::warn!(line = line.path, %error, "cannot receive for its push endpoint; it will be tried again");
-                tokio::time::sleep(LOOK).await;
-            }
+            _ => None,
         }
     }
 }
 
 impl Line {
-    /// Makes a webhook message of a message, and ends the latter.
-    pub async fn hand_over(self: &Arc<Self>, taken: &Taken, push: &Push, messages: &Messages) {
-        let message = self.webhook(&taken.held, push, messages);
-        let outcome = match messages.creation(std::slice::from_ref(&message)) {
-            Ok(writes) => self.complete_with(taken.token, writes).await.map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        match outcome {
-            Ok(()) => messages.signals.created([&message]),
-            Err(description) => {
-                let why = Why { reason: Some("PushFailed".to_owned()), description: Some(description) };
-                drop(self.settle_one(taken.token, Settlement::Abandon { delay: Some(LOOK), why }).await);
+    /// Ends a message that was kept for its push endpoint.
+    pub(super) async fn end_push(self: &Arc<Self>, taken: &Taken, ending: Ending) -> Result<(), LineError> {
+        let mut held = taken.held.clone();
+        let mut prepared = Prepared::default();
+        prepared.fence(self, held.epoch);
+        let arrived = match ending {
+            Ending::Arrived(attempts) => {
+                held.deliveries = attempts;
+                self.complete(&held, &mut prepared);
+                true
             }
-        }
+            Ending::Failed { reason, description, attempts } => {
+                let mut message = Stored::clone(&held.message);
+                message.deliveries = attempts.last().map_or(0, |attempt| attempt.delivery);
+                attempts.into_iter().for_each(|attempt| message.note(attempt));
+                self.bury(held.place, &message, reason, description.as_deref(), &mut prepared).await?;
+                false
+            }
+            Ending::Unfit(why) => {
+                self.bury(held.place, &held.message, UNFIT, Some(&why), &mut prepared).await?;
+                false
+            }
+        };
+        self.end_kept(taken.token, &held, arrived, prepared).await
     }
 
-    fn webhook(&self, held: &Held, push: &Push, messages: &Messages) -> Message {
+    pub(super) fn webhook(&self, held: &Held, push: &Push, definition: &Definition, messages: &Messages) -> Message {
         let stored = &held.message;
         let message = &stored.message;
         let text = std::str::from_utf8(&message.body).ok();
@@ -124,13 +130,14 @@ impl Line {
             "subject": message.subject,
             "properties": message.properties,
             "broker_properties": broker_properties::shown(held, None),
+            POLICY: policy(definition),
         });
         // The same for the same message: a second copy is known by it.
         let name = format!("push\n{}\n{}", self.layout.generation(), stored.sequence);
         let object = |value: Value| value.as_object().cloned().unwrap_or_else(Map::new);
         let new = NewMessage {
             message_id: Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()),
-            created_by: format!("bus:{}", self.path),
+            created_by: format!("{MADE_BY}{}", self.path),
             stage: messages.stage(),
             message_type: MESSAGE_TYPE,
             payload: object(payload),
@@ -144,6 +151,22 @@ impl Line {
             keep_seconds: messages.keep_seconds(),
         };
         Message::new(new, self.shared.clock.now())
+    }
+}
+
+/// The subscription's own way: as many attempts as deliveries, and its waits if it has any.
+fn policy(definition: &Definition) -> Value {
+    let retries = definition.max_delivery_count.saturating_sub(1);
+    match &definition.retry {
+        None => json!({ "max_retries": retries }),
+        Some(retry) => json!({
+            "max_retries": retries,
+            "strategy": retry.strategy,
+            "base_seconds": retry.base_seconds,
+            "factor": retry.factor,
+            "cap_seconds": retry.max_seconds,
+            "jitter": retry.jitter,
+        }),
     }
 }
 

@@ -62,6 +62,17 @@ impl Line {
         Ok(taken)
     }
 
+    /// Up to `max` messages for the push endpoint, kept until somebody says what became of them. Their attempts are
+    /// counted elsewhere.
+    pub(super) async fn receive_to_push(self: &Arc<Self>, max: usize, wait: Duration) -> Result<Vec<Taken>, LineError> {
+        let mut taken = self.next(max, wait, Some("push")).await?;
+        taken.retain(|taken| self.keep(taken).is_some());
+        if !taken.is_empty() {
+            self.handed_out(&taken);
+        }
+        Ok(taken)
+    }
+
     fn handed_out(self: &Arc<Self>, taken: &[Taken]) {
         self.watch.delivered(taken, self.now().wall);
         self.read_ahead();

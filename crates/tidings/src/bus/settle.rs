@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::history::End;
 use super::layout::{self, Delta, LaneId, Place};
 use super::line::{Line, LineError};
-use super::message::{Attempt, REASON_CHARS, Stored};
+use super::message::{Attempt, DEFERRED, REASON_CHARS, Stored};
 use super::prepared::Prepared;
-use super::state::{Held, Now, Settings};
+use super::state::{Held, Now, Settings, Taken};
 
 /// What a receiver wants of a message it has.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,6 +110,43 @@ impl Line {
         }
     }
 
+    /// A message that was received is in somebody else's care: its lock does not run out. `None`: it is lost.
+    pub(super) fn keep(&self, taken: &Taken) -> Option<Held> {
+        self.state().begin_settle(&taken.token, self.now())
+    }
+
+    /// Carries out what becomes of one that was kept. If that fails, it is still kept.
+    pub(super) async fn end_kept(
+        self: &Arc<Self>,
+        token: Uuid,
+        held: &Held,
+        is_completed: bool,
+        prepared: Prepared,
+    ) -> Result<(), LineError> {
+        if self.is_closed() {
+            return Err(LineError::Gone);
+        }
+        let (line, held) = (Arc::clone(self), held.clone());
+        // As in `settle`: what is half done must be finished.
+        let task = tokio::spawn(async move {
+            prepared.run(&*line.shared.store).await?;
+            line.state().settled(&token);
+            if is_completed {
+                line.watch.completed(&held, line.now().wall);
+            }
+            line.wake(1);
+            Ok(())
+        });
+        match task.await {
+            Ok(Err(Error::Conflict { .. })) => {
+                self.shared.doubt();
+                Err(LineError::Elsewhere)
+            }
+            Ok(outcome) => outcome.map_err(LineError::from),
+            Err(_) => Err(Error::Throttled("the settlement was interrupted".to_owned()).into()),
+        }
+    }
+
     async fn settle_all(self: &Arc<Self>, settlements: Vec<(Uuid, Settlement)>) -> Vec<Result<Settled, LineError>> {
         if self.is_closed() {
             return settlements.iter().map(|_| Err(LineError::Gone)).collect();
@@ -157,7 +194,7 @@ impl Line {
             Settlement::Abandon { delay, why } => {
                 let held = state.held(&token).filter(|held| held.until > now.monotonic).ok_or(LineError::LockLost)?;
                 let delay = delay.unwrap_or_else(|| self.wait_after(&settings, held.deliveries));
-                let exhausted = settings.max_deliveries.is_some_and(|most| held.deliveries >= most);
+                let exhausted = held.message.is_exhausted(held.deliveries, settings.max_deliveries);
                 let is_stored = matches!(held.place, Place::Deferred(_)) || !delay.is_zero();
                 // A settlement under way has the message already.
                 let held = state.begin_settle(&token, now).ok_or(LineError::LockLost)?;
@@ -261,7 +298,8 @@ impl Line {
                 self.bury(held.place, &message, reason, why.description.as_deref(), &mut prepared).await?;
             }
             Settlement::Defer => {
-                let message = failed(held, "deferred", Why::default(), now);
+                let mut message = failed(held, DEFERRED, Why::default(), now);
+                message.deferrals = message.deferrals.saturating_add(1);
                 let number = message.sequence;
                 if held.place != Place::Deferred(number) {
                     self.remove(held.place, &held.message, true, &mut prepared);
@@ -317,7 +355,7 @@ impl Line {
         wait(policy, deliveries, u64::from_le_bytes(random))
     }
 
-    fn complete(self: &Arc<Self>, held: &Held, prepared: &mut Prepared) {
+    pub(super) fn complete(self: &Arc<Self>, held: &Held, prepared: &mut Prepared) {
         self.take_away(held.place, &held.message, Delta { outgoing: 1, ..Delta::default() }, prepared);
         self.completed_row(held).into_iter().for_each(|row| prepared.write(row));
     }

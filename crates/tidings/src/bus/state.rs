@@ -200,7 +200,7 @@ impl State {
                 actions.push(Action::Expire { place, message });
                 continue;
             }
-            if settings.max_deliveries.is_some_and(|most| message.deliveries >= most) {
+            if message.is_exhausted(message.deliveries, settings.max_deliveries) {
                 // It was delivered as often as it may be, and then the process ended.
                 actions.push(Action::DeadLetter { place, message, reason: MAX_DELIVERIES });
                 continue;
@@ -226,10 +226,11 @@ impl State {
         consumer: Option<&str>,
         now: Now,
     ) -> Taken {
-        match place {
-            Place::Lane(..) if settings.ordered => self.engage(message.message.order_key()),
-            Place::Lane(..) => {}
-            Place::Deferred(number) => drop(self.aside.insert(number)),
+        if settings.ordered {
+            self.engage(message.message.order_key());
+        }
+        if let Place::Deferred(number) = place {
+            self.aside.insert(number);
         }
         let held = Held {
             place,
@@ -377,7 +378,7 @@ impl State {
             // Until what follows is stored.
             self.aside.insert(number);
         }
-        if settings.max_deliveries.is_some_and(|most| deliveries >= most) {
+        if message.is_exhausted(deliveries, settings.max_deliveries) {
             return Some(Action::DeadLetter { place, message, reason: MAX_DELIVERIES });
         }
         match place {
@@ -457,11 +458,15 @@ impl State {
         let held = self.held.remove(token)?;
         self.held_bytes = self.held_bytes.saturating_sub(held.message.bytes());
         self.expiries.remove(&(held.until, *token));
-        match held.place {
-            Place::Lane(..) => self.disengage(held.message.message.order_key()),
-            Place::Deferred(number) => drop(self.aside.remove(&number)),
-        }
+        self.disengage(held.message.message.order_key());
+        self.free(held.place);
         Some(held)
+    }
+
+    /// Whether a message of this key is out; only an ordered line knows.
+    #[must_use]
+    pub fn is_busy(&self, key: &str) -> bool {
+        self.busy.contains_key(key)
     }
 
     fn engage(&mut self, key: &str) {

@@ -149,3 +149,27 @@ fn every_message_of_every_key_comes_once_and_in_order() {
         assert_eq!(seen.len(), 120, "seed {seed}");
     }
 }
+
+// S003-93: of three deliveries two ended with the message deferred; one more failure than one is too many.
+#[test]
+fn what_was_deferred_has_not_failed() {
+    let settings = |most| Settings { max_deliveries: Some(most), ordered: false, ..Small::new(&[]).settings };
+    let message = Arc::new(Stored { deliveries: 2, deferrals: 2, ..Stored::default() });
+    assert!(!message.is_exhausted(2, Some(1)) && message.is_exhausted(3, Some(1)));
+    assert!(!message.is_exhausted(3, Some(2)) && !message.is_exhausted(3, None));
+    for (most, is_buried) in [(1, true), (2, false)] {
+        let mut state = Small::new(&[]).state;
+        let (place, token) = (Place::Deferred(7), Uuid::from_u128(1));
+        state.hold(token, place, Arc::clone(&message), &settings(most), None, now());
+        let attempt = Attempt {
+            delivery: 0,
+            at: now().wall,
+            outcome: "abandoned".into(),
+            consumer: None,
+            reason: None,
+            description: None,
+        };
+        let action = state.release(&token, &settings(most), attempt, Duration::ZERO, now());
+        assert_eq!(matches!(action, Some(Action::DeadLetter { .. })), is_buried, "{most}: {action:?}");
+    }
+}

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::bus::pool::Priority;
 
 /// The version of the payloads that the handlers understand; another one is another event (S003-63, S003-66).
-pub const MAJOR: u64 = 1;
+pub const MAJOR: &str = "1";
 /// Characters of a payload's strings.
 pub const TEXT_CHARS: usize = 256;
 pub const URL_CHARS: usize = 2048;
@@ -131,7 +131,18 @@ impl Kind {
 /// Which of the four an envelope is, if it is one that our handlers understand.
 #[must_use]
 pub fn kind_of(envelope: &Envelope) -> Option<Kind> {
-    Kind::of_type(&envelope.event_type).filter(|_| major(&envelope.event_version) == Some(MAJOR))
+    Kind::of_type(&envelope.event_type).filter(|_| is_ours(envelope))
+}
+
+/// Which of the four an envelope is that goes on the bus. A topic has every version, for whoever understands it
+/// (S003-65, S003-66); a queue has one consumer, which understands one.
+#[must_use]
+pub fn carried(envelope: &Envelope) -> Option<Kind> {
+    Kind::of_type(&envelope.event_type).filter(|kind| kind.routing_key().is_some() || is_ours(envelope))
+}
+
+fn is_ours(envelope: &Envelope) -> bool {
+    major(&envelope.event_version) == MAJOR
 }
 
 /// Everything that is wrong with an event's payload. Events of other types or versions have nothing to be wrong.
@@ -200,8 +211,15 @@ pub fn is_hash(text: &str) -> bool {
 }
 
 /// The first number of a version: `1` of `1.0` and of `1.0.0`.
-fn major(version: &str) -> Option<u64> {
-    version.split('.').next()?.parse().ok()
+#[must_use]
+pub fn major(version: &str) -> &str {
+    version.split('.').next().unwrap_or_default()
+}
+
+/// The payload's UUID of one field, if it is there: in small letters, for case does not count in it.
+#[must_use]
+pub fn guid_of(data: &str, name: &str) -> Option<String> {
+    text_of(data, name).map(|id| id.to_lowercase())
 }
 
 /// The payload's text of one field, if it is there.
@@ -277,10 +295,15 @@ mod tests {
     // S003-63, S003-65
     #[test]
     fn another_major_version_is_another_event() {
-        for (version, checked) in [("1", true), ("1.0", true), ("1.7.2", true), ("2.0", false), ("10.0", false)] {
+        for (version, checked) in
+            [("1", true), ("1.0", true), ("1.7.2", true), ("2.0", false), ("10.0", false), ("01", false)]
+        {
             let event = json!({ "eventType": "OwnershipTransferExpired", "eventVersion": version });
             assert_eq!(kind_of(&envelope(&event)).is_some(), checked, "{version}");
             assert_eq!(check(&envelope(&event)).len(), usize::from(checked), "{version}");
+            assert_eq!(carried(&envelope(&event)).is_some(), checked, "a queue has one consumer: {version}");
+            let event = json!({ "eventType": "CriticalActionOccurred", "eventVersion": version });
+            assert!(carried(&envelope(&event)).is_some(), "{version}");
         }
         assert_eq!(check(&envelope(&json!({ "eventType": "order.placed" }))), []);
     }

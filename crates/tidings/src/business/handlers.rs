@@ -45,7 +45,7 @@ impl Handler for Named {
     }
 
     async fn handle(&self, delivery: &Delivery) -> Verdict {
-        self.handlers.handle(self.kind, &delivery.message.message, self.limit).await
+        self.handlers.handle(self.kind, delivery, self.limit).await
     }
 }
 
@@ -70,16 +70,16 @@ pub fn register(bus: &Arc<Bus>, handlers: &Arc<Handlers>) {
 
 impl Handlers {
     /// Handles one message of that kind within `limit`.
-    pub async fn handle(&self, kind: Kind, message: &Message, limit: Duration) -> Verdict {
-        let envelope = match self.read(kind, message) {
+    async fn handle(&self, kind: Kind, delivery: &Delivery, limit: Duration) -> Verdict {
+        let envelope = match self.read(kind, &delivery.message.message) {
             Ok(envelope) => envelope,
             Err(why) => return Verdict::Permanent(why),
         };
         let done = match kind {
-            Kind::InvoiceUploaded => return self.process(&envelope, limit).await,
+            Kind::InvoiceUploaded => return self.process(&envelope, delivery.last, limit).await,
             Kind::StatusChanged => self.notifier.notify(&envelope).await,
             Kind::TransferExpired => {
-                let id = event::text_of(&envelope.data, "transferRequestId").unwrap_or_default().to_lowercase();
+                let id = event::guid_of(&envelope.data, "transferRequestId").unwrap_or_default();
                 self.transfers.expire(&id, &envelope).await
             }
             Kind::ActionOccurred => self.persister.persist(&envelope).await,
@@ -100,8 +100,8 @@ impl Handlers {
         if errors.is_empty() { Ok(envelope) } else { Err(named(errors)) }
     }
 
-    async fn process(&self, envelope: &Envelope, limit: Duration) -> Verdict {
-        match self.invoices.process(envelope, limit).await {
+    async fn process(&self, envelope: &Envelope, is_last: bool, limit: Duration) -> Verdict {
+        match self.invoices.process(envelope, is_last, limit).await {
             Ok(Processed::Done) => Verdict::Done(Vec::new()),
             Ok(Processed::Retry(why)) => Verdict::Retry(why),
             Ok(Processed::Failed(why)) => Verdict::Permanent(why),

@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value, json};
 use tidings_core::envelope::{self, Defaults, Envelope, FieldError};
+use tidings_core::filter::same_name;
 use tidings_core::time::Timestamp;
 
 use super::event::{self, Kind};
@@ -25,27 +26,81 @@ pub fn of(kind: Kind, envelope: &Envelope) -> Message {
     }
 }
 
-/// Everything that is wrong with a message that somebody sends to one of the four's queues or topics. Others, and those
-/// of another version, have nothing to be wrong.
+/// Everything that is wrong with a message that somebody sends to one of the four's queues or topics; if nothing is, it
+/// says from now on what it is, as one of our own does. Others have nothing to be wrong, and those of another version
+/// only what their envelope has.
 #[must_use]
-pub fn check(entity: &str, message: &Message, now: Timestamp) -> Vec<FieldError> {
-    let Some(kind) = kind_of(entity, message) else { return Vec::new() };
-    match read(kind, message, now) {
-        Ok(envelope) => event::check(&envelope),
-        Err(errors) => errors,
+pub fn admit(entity: &str, message: &mut Message, now: Timestamp) -> Vec<FieldError> {
+    let Some((kind, said)) = kind_of(entity, message) else { return Vec::new() };
+    let envelope = match read(kind, message, now) {
+        Ok(envelope) => envelope,
+        Err(errors) => return errors,
+    };
+    let mut errors = event::check(&envelope);
+    errors.extend(contradiction(message, &envelope));
+    if said == Said::InBodyAlone && property(message, TYPE).is_some() {
+        let why = format!("must be {}, as in the body, or left out", kind.event_type());
+        errors.push(FieldError::new("properties.eventType", why));
     }
+    if errors.is_empty() && kind.routing_key().is_some() {
+        label(kind, message, &envelope);
+    }
+    errors
+}
+
+const TYPE: &str = "eventType";
+const VERSION: &str = "eventVersion";
+
+/// Where a message says what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// By its queue, subject or properties, which the subscriptions' rules see.
+    Outside,
+    InBodyAlone,
 }
 
 /// Which of the four a message is: by its queue, or by what it says of itself on a topic.
-fn kind_of(entity: &str, message: &Message) -> Option<Kind> {
+fn kind_of(entity: &str, message: &Message) -> Option<(Kind, Said)> {
     let kind = Kind::ALL.into_iter().find(|kind| kind.entity() == entity)?;
-    if kind.routing_key().is_none() {
-        return Some(kind);
+    let is_named = |name: &str| Kind::of_type(name) == Some(kind);
+    let outside = [message.subject.as_deref(), property(message, TYPE).and_then(Value::as_str)];
+    if kind.routing_key().is_none() || outside.into_iter().flatten().any(is_named) {
+        return Some((kind, Said::Outside));
     }
-    let property = message.properties.get("eventType").and_then(Value::as_str);
     let body = serde_json::from_slice::<Map<String, Value>>(&message.body).unwrap_or_default();
-    let said = [message.subject.as_deref(), property, body.get("eventType").and_then(Value::as_str)];
-    said.into_iter().flatten().any(|name| Kind::of_type(name) == Some(kind)).then_some(kind)
+    body.get(TYPE).and_then(Value::as_str).is_some_and(is_named).then_some((kind, Said::InBodyAlone))
+}
+
+/// A property by its name. Over HTTP it is a header, and has lost its capitals (S003-64).
+fn property<'a>(message: &'a Message, name: &str) -> Option<&'a Value> {
+    let named = || message.properties.iter().find(|(known, _)| same_name(known, name)).map(|(_, value)| value);
+    message.properties.get(name).or_else(named)
+}
+
+/// What the properties say of the version, as a text where it is a number.
+fn said_version(message: &Message) -> Option<Value> {
+    property(message, VERSION).map(|version| match version {
+        Value::Number(number) => number.to_string().into(),
+        other => other.clone(),
+    })
+}
+
+/// Rules go by the properties and handlers by the envelope: two different versions would lead them apart.
+fn contradiction(message: &Message, envelope: &Envelope) -> Option<FieldError> {
+    let said = said_version(message)?;
+    let is_same = said.as_str().is_some_and(|said| event::major(said) == event::major(&envelope.event_version));
+    let why = format!("is {said} in the message's properties, and {:?} in its body", envelope.event_version);
+    (!is_same).then(|| FieldError::new(VERSION, why))
+}
+
+/// Adds what a sender need not say; what he says keeps its name and its words.
+fn label(kind: Kind, message: &mut Message, envelope: &Envelope) {
+    let version = said_version(message).unwrap_or_else(|| envelope.event_version.as_str().into());
+    let known = message.properties.keys().find(|known| same_name(known, VERSION)).cloned();
+    message.properties.insert(known.unwrap_or_else(|| VERSION.to_owned()), version);
+    if property(message, TYPE).is_none() {
+        message.properties.insert(TYPE.to_owned(), json!(kind.routing_key()));
+    }
 }
 
 /// The envelope of a message of that kind.
@@ -57,20 +112,33 @@ pub fn read(kind: Kind, message: &Message, now: Timestamp) -> Result<Envelope, V
     let event_id = || message.id.clone();
     let correlation_id = message.correlation_id.as_deref().unwrap_or(&message.id);
     let defaults = Defaults { now, correlation_id, event_id: &event_id };
-    let is_envelope = fields.contains_key("eventType") || fields.contains_key("data");
-    let envelope = if is_envelope && fields.contains_key("eventType") {
-        envelope::read(text, &defaults)?
-    } else {
-        let version = message.properties.get("eventVersion").and_then(Value::as_str).unwrap_or("1.0");
-        let data = fields.get("data").filter(|data| data.is_object()).cloned().unwrap_or(Value::Object(fields));
-        let whole = json!({ "eventType": kind.event_type(), "eventVersion": version, "data": data });
-        envelope::read(&whole.to_string(), &defaults)?
+    let envelope = match completed(kind, message, &fields) {
+        Some(whole) => envelope::read(&Value::Object(whole).to_string(), &defaults)?,
+        None => envelope::read(text, &defaults)?,
     };
     if Kind::of_type(&envelope.event_type) != Some(kind) {
         let why = format!("must be {}, which is what is handled here", kind.event_type());
-        return Err(vec![FieldError::new("eventType", why)]);
+        return Err(vec![FieldError::new(TYPE, why)]);
     }
     Ok(envelope)
+}
+
+/// The envelope that a body is part of, with what its message says; `None` if nothing is missing.
+fn completed(kind: Kind, message: &Message, fields: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let has = |name: &str| fields.get(name).is_some_and(|value| !value.is_null());
+    let is_envelope = has(TYPE) || fields.get("data").is_some_and(Value::is_object);
+    let version = said_version(message);
+    if has(TYPE) && (has(VERSION) || version.is_none()) {
+        return None;
+    }
+    let mut whole = if is_envelope { fields.clone() } else { Map::from_iter([("data".to_owned(), json!(fields))]) };
+    if !has(TYPE) {
+        whole.insert(TYPE.to_owned(), json!(kind.event_type()));
+    }
+    if let Some(version) = version.filter(|_| !is_envelope || !has(VERSION)) {
+        whole.insert(VERSION.to_owned(), version);
+    }
+    Some(whole)
 }
 
 #[cfg(test)]
@@ -84,7 +152,8 @@ mod tests {
     }
 
     fn wrong(entity: &str, message: &Message) -> Vec<String> {
-        check(entity, message, Timestamp::UNIX_EPOCH).into_iter().map(|error| error.field).collect()
+        let mut message = message.clone();
+        admit(entity, &mut message, Timestamp::UNIX_EPOCH).into_iter().map(|error| error.field).collect()
     }
 
     #[test]
@@ -115,5 +184,66 @@ mod tests {
         assert_eq!(wrong("system-events-topic", &message(&other)).len(), 3);
         let later = json!({ "eventType": "OwnershipTransferExpired", "eventVersion": "2.0" }).to_string();
         assert_eq!(wrong("transfer-expiration-queue", &message(&later)), [""; 0]);
+    }
+
+    // S003-64: as a property, by whatever door and in whatever case; the envelope's word comes first.
+    #[test]
+    fn the_version_may_be_a_property() {
+        let of = |name: &str, value: Value, body: &Value| {
+            let properties = [(name.to_owned(), value)].into_iter().collect();
+            let message = Message { properties, ..message(&body.to_string()) };
+            read(Kind::TransferExpired, &message, Timestamp::UNIX_EPOCH).map(|envelope| envelope.event_version)
+        };
+        let bare = json!({ "transferRequestId": ID });
+        for (name, value) in
+            [("eventVersion", json!("2.0")), ("eventversion", json!("2.0")), ("EVENTVERSION", json!(2.0))]
+        {
+            for body in [
+                bare.clone(),
+                json!({ "data": bare }),
+                json!({ "eventType": "OwnershipTransferExpired", "data": bare }),
+                json!({ "eventType": "OwnershipTransferExpired", "eventVersion": null, "data": bare }),
+            ] {
+                assert_eq!(of(name, value.clone(), &body).unwrap(), "2.0", "{name} {body}");
+            }
+        }
+        assert_eq!(of("eventVersion", json!(2), &bare).unwrap(), "2");
+        let own = json!({ "eventVersion": "1.3", "data": bare });
+        assert_eq!(of("eventVersion", json!("1"), &own).unwrap(), "1.3");
+        for bad in [json!(""), json!(true), json!("two"), json!(-1)] {
+            assert_eq!(of("eventVersion", bad, &bare).unwrap_err()[0].field, "eventVersion");
+        }
+    }
+
+    #[test]
+    fn what_is_admitted_says_what_it_is_and_keeps_what_it_said() {
+        let data = json!({ "serviceRequestId": ID, "userId": ID, "newStatus": "x" });
+        let whole =
+            json!({ "eventType": "ServiceRequestStatusChanged", "eventVersion": "1.4", "data": data }).to_string();
+        let admitted = |mut message: Message| {
+            assert_eq!(admit("domain-events-topic", &mut message, Timestamp::UNIX_EPOCH), []);
+            message.properties.into_iter().collect::<Map<_, _>>()
+        };
+        let key = "servicerequest.status.changed";
+        assert_eq!(json!(admitted(message(&whole))), json!({ "eventType": key, "eventVersion": "1.4" }));
+        let named = Message { subject: Some("ServiceRequestStatusChanged".to_owned()), ..message(&data.to_string()) };
+        assert_eq!(json!(admitted(named)), json!({ "eventType": key, "eventVersion": "1.0" }));
+        let own =
+            [("eventtype".to_owned(), json!("ServiceRequestStatusChanged")), ("eventversion".to_owned(), json!(1))];
+        let own = Message { properties: own.into_iter().collect(), ..message(&data.to_string()) };
+        assert_eq!(json!(admitted(own)), json!({ "eventtype": "ServiceRequestStatusChanged", "eventversion": "1" }));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let whole =
+            json!({ "eventType": "ServiceRequestStatusChanged", "eventVersion": "2.0", "data": {} }).to_string();
+        let with = |name: &str, value: &str| {
+            let properties = [(name.to_owned(), json!(value))].into_iter().collect();
+            wrong("domain-events-topic", &Message { properties, ..message(&whole) })
+        };
+        assert_eq!(with("eventversion", "2.1"), [""; 0]);
+        assert_eq!(with("eventversion", "1.0"), ["eventVersion"]);
+        assert_eq!(with("eventtype", "something.else"), ["properties.eventType"]);
     }
 }

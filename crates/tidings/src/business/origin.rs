@@ -95,7 +95,7 @@ pub fn request_ids(services: &Services, seed: Option<Extension<IdempotencySeed>>
     }
 }
 
-/// The id in a path.
+/// The id in a path, where nothing else can be wrong.
 pub fn path_id(field: &'static str, text: &str) -> Result<String, Problem> {
     event::check_guid(text).map_err(|why| Problem::invalid_field(field, why))?;
     Ok(text.to_lowercase())
@@ -113,13 +113,22 @@ impl<'a> Reader<'a> {
         Self { fields, errors: Vec::new() }
     }
 
+    /// The id in the path, judged together with the body.
+    pub fn path_id(&mut self, field: &'static str, text: &str) -> String {
+        if let Err(why) = event::check_guid(text) {
+            self.errors.push(FieldError::new(field, why));
+        }
+        text.to_lowercase()
+    }
+
     /// Refuses what only the server sets.
     pub fn leave_out(&mut self, names: &[&str]) {
         self.errors.extend(crate::tickets::read::set_by_server(self.fields, names));
     }
 
+    /// In small letters: case does not count in a UUID, but it would in a key.
     pub fn guid(&mut self, name: &str) -> String {
-        self.text(name, event::check_guid)
+        self.text(name, event::check_guid).to_lowercase()
     }
 
     pub fn words(&mut self, name: &str) -> String {

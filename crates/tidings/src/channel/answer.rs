@@ -41,8 +41,9 @@ pub const fn of_webhook(status: u16) -> Meaning {
 #[must_use]
 pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse::<u64>() {
-        return Some(Duration::from_secs(seconds));
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More than fits is as long as it can be.
+        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let until = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
     // A date that has passed asks for no wait.
@@ -65,7 +66,8 @@ mod tests {
         assert_eq!(wait("120"), Some(120));
         assert_eq!(wait("Wed, 21 Oct 2015 07:29:30 GMT"), Some(90));
         assert_eq!(wait("Wed, 21 Oct 2015 07:00:00 GMT"), Some(0));
-        for nonsense in ["", "-1", "soon", "1.5", "99999999999999999999999"] {
+        assert_eq!(wait("99999999999999999999999"), Some(u64::MAX));
+        for nonsense in ["", "-1", "soon", "1.5"] {
             assert_eq!(wait(nonsense), None, "{nonsense}");
         }
         assert_eq!(retry_after(&HeaderMap::new(), Timestamp::UNIX_EPOCH), None);

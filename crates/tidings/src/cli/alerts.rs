@@ -34,10 +34,10 @@ enum Command {
 )]
 struct Export {
     /// First day (UTC) [default: 89 days before the last]
-    #[arg(long, value_name = "DATE")]
+    #[arg(long, value_name = "DATE", value_parser = date)]
     from: Option<String>,
     /// Last day, whole [default: today]
-    #[arg(long, value_name = "DATE")]
+    #[arg(long, value_name = "DATE", value_parser = date)]
     to: Option<String>,
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
@@ -64,6 +64,13 @@ impl Format {
             Self::Jsonl => "jsonl",
         }
     }
+}
+
+/// A day as the server takes it; whether too many lie between two is for the server to say.
+fn date(text: &str) -> Result<String, String> {
+    crate::alerts::http::history::day(text)
+        .map(|_| text.to_owned())
+        .ok_or_else(|| "must be a date as in 2026-01-31".to_owned())
 }
 
 pub async fn run(arguments: Arguments) -> Result<Done, Failure> {

@@ -95,6 +95,11 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// Whether the key itself was written.
+    pub(super) fn is_written(&self) -> bool {
+        self.unwritten.is_none()
+    }
+
     fn at(&self) -> &str {
         self.unwritten.as_deref().unwrap_or(&self.here.path)
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::check::Check;
 use super::secret::Secret;
 use super::store::check_region;
+use crate::channel::email::SmtpServer;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -83,11 +84,19 @@ impl Email {
 }
 
 fn check_smtp_url(url: &str, check: &mut Check<'_>) {
+    let before = check.count();
     check.url(url, &["smtp", "smtps"]);
     let query = url.split_once('?').map_or("", |(_, query)| query);
     for option in query.split('&').filter(|option| !option.is_empty()) {
         if !matches!(option, "tls=required" | "tls=opportunistic" | "tls=none") {
-            check.problem("may be followed by `?tls=required`, `?tls=opportunistic` or `?tls=none` only");
+            return check.problem("may be followed by `?tls=required`, `?tls=opportunistic` or `?tls=none` only");
         }
+    }
+    // The channel's own judgement, so that nothing that passes here fails there.
+    if check.count() == before
+        && let Err(why) = SmtpServer::parse(url)
+    {
+        let own = why.strip_prefix("`email.smtp_url` ");
+        check.problem(own.map_or_else(|| format!("cannot be used: {why}"), ToOwned::to_owned));
     }
 }

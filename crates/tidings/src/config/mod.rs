@@ -74,6 +74,8 @@ pub struct Config {
     pub stage: Stage,
     /// For links in mails and pushes.
     pub public_url: String,
+    /// Whether messages may have types that are neither built in nor among `message_types`.
+    pub allow_unknown_types: bool,
     pub store: store::Store,
     pub node: node::Node,
     pub email: email::Email,
@@ -129,6 +131,7 @@ impl Default for Config {
             data_dir: PathBuf::from("tidings-data"),
             stage: Stage::Dev,
             public_url: url_of(listen),
+            allow_unknown_types: false,
             store: store::Store::default(),
             node: node::Node::default(),
             email: email::Email::default(),
@@ -227,7 +230,11 @@ impl Config {
         }
         // Made from port 0, it becomes a real one with `set_listen`.
         if self.public_url != url_of(self.listen) {
-            check.key("public_url").url(&self.public_url, &["http", "https"]);
+            let mut check = check.key("public_url");
+            check.url(&self.public_url, &["http", "https"]);
+            if self.public_url.contains(['?', '#']) {
+                check.problem("must have neither `?` nor `#`, for links are made by adding a path to it");
+            }
         }
         self.store.check(&mut check.key("store"));
         self.node.check(&mut check.key("node"));
@@ -270,6 +277,7 @@ impl Config {
     fn check_scheduled_payloads(&self, check: &mut Check<'_>) {
         // A schema that is none is reported by then.
         let Ok(types) = crate::messages::types::Types::new(&self.message_types) else { return };
+        let types = types.allowing_unknown(self.allow_unknown_types);
         let mut schedules = check.key("schedules");
         for (index, schedule) in self.schedules.iter().enumerate() {
             if schedule.message_type.is_empty() {

@@ -70,7 +70,10 @@ impl Monitor {
         if self.metric.is_none() {
             check
                 .key("metric")
-                .problem("is missing; it is \"dead_letters\", \"active_messages\" or \"latency_p99_seconds\"");
+                .problem("is missing; it is \"dead_letters\", \"active_messages\", \"latency_p99_seconds\" or \"dead_letter_share\"");
+        }
+        if let Some(entity) = &self.entity {
+            check.key("entity").name(entity);
         }
         check.key("above").range(self.above, 0.0..=1e12);
         check.key("for_seconds").range(self.for_seconds, 0..=604_800);

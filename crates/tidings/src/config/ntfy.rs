@@ -28,6 +28,9 @@ impl Ntfy {
         if let Some(server) = &self.server {
             check.key("server").url(server, &["http", "https"]);
         }
+        if self.token.as_ref().is_some_and(|token| http::HeaderValue::from_str(token.expose()).is_err()) {
+            check.key("token").problem("must be on one line and have no control characters");
+        }
     }
 
     pub(super) fn secrets<'a>(&'a mut self, secrets: &mut Vec<(String, &'a mut Secret)>) {

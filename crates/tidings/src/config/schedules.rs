@@ -1,6 +1,7 @@
 //! `[[schedules]]`: messages that come by the clock. When they run is judged by `schedules::timing`.
 
 use serde::{Deserialize, Serialize};
+use tidings_core::envelope::FieldError;
 use tidings_core::time::Timestamp;
 
 use super::check::Check;
@@ -61,7 +62,14 @@ impl Schedule {
             at: self.at.as_deref(),
         };
         // The scheduler's own judgement, so that nothing that passes here fails there.
-        for error in Timing::read(said, Timestamp::UNIX_EPOCH).err().unwrap_or_default() {
+        let errors = match Timing::read(said, Timestamp::UNIX_EPOCH) {
+            Ok(timing) if self.cron.is_some() && timing.next_after(Timestamp::UNIX_EPOCH).is_none() => {
+                vec![FieldError::new("cron", "never comes")]
+            }
+            Ok(_) => Vec::new(),
+            Err(errors) => errors,
+        };
+        for error in errors {
             if error.field.is_empty() {
                 check.problem(error.message);
             } else {

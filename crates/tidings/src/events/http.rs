@@ -16,12 +16,14 @@ use tidings_core::time;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{Filter, LiveEvent, StoredEvent};
+use crate::alerts;
 use crate::app::Services;
 use crate::business::{self, service_requests::notify};
 use crate::http::{
     CorrelationId, End, IdempotencySeed, Json, OneOrMany, Param, Params, Problem, RequestIds, Route, paging,
 };
 use crate::ingest::{self, Receipt, Received};
+use crate::rules::outcome::Sent;
 use crate::rules::{Outcome, fanout};
 use crate::tokens::{Caller, Scope, event_stream};
 use crate::workers::turned_true;
@@ -236,6 +238,7 @@ pub async fn outcome(services: &Services, event: &StoredEvent) -> Result<Outcome
     let mut outcome = event.outcome();
     fanout::progress(&*services.store, &mut outcome).await?;
     handled(services, event, &mut outcome).await?;
+    digested(services, event, &mut outcome).await?;
     follow_up(services, &mut outcome).await?;
     Ok(outcome)
 }
@@ -251,6 +254,19 @@ async fn handled(services: &Services, event: &StoredEvent, outcome: &mut Outcome
         outcome.totals.messages += told.totals.messages;
         outcome.notifications.extend(told.notifications);
         outcome.messages.extend(told.messages);
+    }
+    Ok(())
+}
+
+/// Adds the mail that tells of an alert together with others (S000-48).
+async fn digested(services: &Services, event: &StoredEvent, outcome: &mut Outcome) -> Result<(), Problem> {
+    if event.source() != Some(alerts::SOURCE) {
+        return Ok(());
+    }
+    let Some(message_id) = alerts::digest::told_by(&*services.store, &event.id()).await? else { return Ok(()) };
+    if !outcome.messages.iter().any(|known| known.message_id == message_id) {
+        outcome.totals.messages += 1;
+        outcome.messages.push(Sent { message_id, channel: "email".to_owned(), ..Sent::default() });
     }
     Ok(())
 }

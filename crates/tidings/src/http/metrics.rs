@@ -114,11 +114,24 @@ impl Default for Metrics {
             metrics.store_disk_bytes.clone(),
         );
         registry.register("http_connections", "Open HTTP connections", metrics.connections.clone());
+        // A figure that begins with its first event shows no rise: alarms on a rise would miss that one.
+        for result in EVENT_RESULTS {
+            metrics.events.get_or_create(&ResultLabels { result }).inc_by(0);
+        }
+        for result in RULE_RESULTS {
+            metrics.rules.get_or_create(&ResultLabels { result }).inc_by(0);
+        }
         metrics.delivery.register(&mut registry);
         metrics.sources.register(&mut registry);
         Self { registry, ..metrics }
     }
 }
+
+/// What may become of an event at the door.
+const EVENT_RESULTS: [&str; 3] = ["accepted", "duplicate", "rejected"];
+/// What may become of a rule that an event matches.
+const RULE_RESULTS: [&str; 7] =
+    ["matched", "unmatched", "deduplicated", "no_recipients", "fanout", "suppressed", "excluded"];
 
 impl Metrics {
     /// The counters of a route.
@@ -131,7 +144,7 @@ impl Metrics {
         RouteMetrics { by_class, seconds: self.request_seconds.get_or_create_owned(&labels) }
     }
 
-    /// Counts events by result: `accepted`, `duplicate` or `rejected`.
+    /// Counts events by result: one of [`EVENT_RESULTS`].
     pub fn events(&self, result: &'static str, count: u64) {
         if result == "accepted" {
             self.tally.events(count);
@@ -141,7 +154,7 @@ impl Metrics {
         }
     }
 
-    /// Counts rules that matched by result: `matched`, `deduplicated`, `no_recipients`, `fanout`, `suppressed`, `excluded`.
+    /// Counts rules that matched by result: one of [`RULE_RESULTS`].
     pub fn rules(&self, result: &'static str, count: u64) {
         if count > 0 {
             self.rules.get_or_create(&ResultLabels { result }).inc_by(count);

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use tidings_store::Error;
 
 use crate::bus::Bus;
+use crate::bus::figures::Lately;
 use crate::bus::line::Line;
 use crate::config::monitors::Metric;
 use crate::figures::{Counts, Figures, Span};
@@ -20,6 +21,20 @@ const MINUTES: usize = 5;
 pub struct Reading {
     pub entity: String,
     pub value: f64,
+    /// Only for monitors that name it; for the others something else says the same.
+    pub if_named: bool,
+}
+
+impl Reading {
+    fn new(entity: impl Into<String>, value: f64) -> Self {
+        Self { entity: entity.into(), value, if_named: false }
+    }
+
+    /// Whether a monitor of this entity, or of any, reads it.
+    #[must_use]
+    pub fn is_for(&self, entity: Option<&str>) -> bool {
+        entity.map_or(!self.if_named, |entity| entity == self.entity)
+    }
 }
 
 /// Gives the figures that monitors are about.
@@ -44,25 +59,29 @@ impl Gauges for House {
             series.points.iter().rev().take(MINUTES).for_each(|point| lately.add(&point.counts));
             let value = lately.quantile_ms(0.99).unwrap_or_default() / 1000.0;
             // S003-102: of the bus by type, from accepted to the first delivery.
-            let by_type = self.bus.shared.times.lately(self.bus.shared.clock.now());
-            let mut readings = vec![Reading { entity: END_TO_END.to_owned(), value }];
-            readings.extend(by_type.into_iter().map(|(kind, counts)| Reading {
-                entity: format!("type {kind}"),
-                value: counts.quantile_ms(0.99).unwrap_or_default() / 1000.0,
-            }));
+            let now = self.bus.shared.clock.now();
+            let by_type = self.bus.shared.times.lately(now);
+            let p99 = |lately: &Lately| lately.quantile_seconds(0.99).unwrap_or_default();
+            let mut readings = vec![Reading::new(END_TO_END, value)];
+            readings.extend(by_type.iter().map(|(kind, lately)| Reading::new(format!("type {kind}"), p99(lately))));
+            // The same messages by where they went.
+            let lines = self.bus.lines();
+            let main = lines.iter().filter(|line| !line.is_of_dead_letters());
+            let of_line = |line: &Arc<Line>| Reading::new(line.path.as_str(), p99(&line.watch.lately(now)));
+            readings.extend(main.map(|line| Reading { if_named: true, ..of_line(line) }));
             return Ok(readings);
         }
         let lines = self.bus.lines();
         let main = lines.iter().filter(|line| !line.is_of_dead_letters());
         if metric == Metric::DeadLetterShare {
             let share = |line: &Arc<Line>| Some((line.path.clone(), line.dead_letter_share()?));
-            return Ok(main.filter_map(share).map(|(entity, value)| Reading { entity, value }).collect());
+            return Ok(main.filter_map(share).map(|(entity, value)| Reading::new(entity, value)).collect());
         }
         Ok(main
             .map(|line| {
                 let figures = line.figures();
                 let count = if metric == Metric::DeadLetters { figures.dead_lettered } else { figures.active };
-                Reading { entity: line.path.clone(), value: count as f64 }
+                Reading::new(line.path.as_str(), count as f64)
             })
             .collect())
     }

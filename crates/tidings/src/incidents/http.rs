@@ -57,7 +57,7 @@ struct AcknowledgeBody {
 struct IncidentView {
     incident_id: String,
     monitor: String,
-    /// `dead_letters`, `active_messages` or `latency_p99_seconds`.
+    /// `dead_letters`, `active_messages`, `latency_p99_seconds` or `dead_letter_share`.
     metric: String,
     entity: String,
     /// `info`, `warning` or `critical`.

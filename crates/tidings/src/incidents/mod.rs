@@ -87,7 +87,7 @@ impl Incidents {
         for monitor in monitors.iter().filter(|monitor| monitor.enabled) {
             let Some(metric) = monitor.metric else { continue };
             for reading in self.gauges.read(metric).await? {
-                if monitor.entity.as_ref().is_some_and(|entity| *entity != reading.entity) {
+                if !reading.is_for(monitor.entity.as_deref()) {
                     continue;
                 }
                 let id = record::watch_id(&monitor.name, &reading.entity);

@@ -164,7 +164,7 @@ impl Ingest {
 
     /// What takes a business event to its handler, or why that is not possible; empty for other events.
     async fn forward(&self, envelope: &Envelope) -> Result<Result<Prepared, Receipt>, Error> {
-        let (Some(bus), Some(kind)) = (&self.bus, event::kind_of(envelope)) else { return Ok(Ok(Prepared::default())) };
+        let (Some(bus), Some(kind)) = (&self.bus, event::carried(envelope)) else { return Ok(Ok(Prepared::default())) };
         match bus.prepare(kind.entity(), message::of(kind, envelope)).await {
             Ok(prepared) => Ok(Ok(prepared)),
             Err(BusError::TooLarge(why)) => Ok(Err(refused(envelope, vec![FieldError::new("", why)], true))),

@@ -18,6 +18,8 @@ pub struct Filter {
     pub stage: String,
     pub status: Option<Status>,
     pub message_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
 }
@@ -56,6 +58,9 @@ pub async fn page(
 impl Filter {
     /// The index that leads to the fewest messages: few are on their way or failed, most are completed.
     fn index(&self) -> (&'static str, &str) {
+        if let Some(correlation_id) = &self.correlation_id {
+            return ("correlation-index", correlation_id);
+        }
         let by_status = |status: Status| ("status-created_date-index", status.as_str());
         match (self.status, self.message_type.as_deref()) {
             (Some(status), _) if status != Status::Completed => by_status(status),
@@ -79,6 +84,7 @@ impl Filter {
     fn fits(&self, item: &Item) -> bool {
         item.str("stage") == Some(&self.stage)
             && self.status.is_none_or(|status| item.str("status") == Some(status.as_str()))
+            && self.correlation_id.as_deref().is_none_or(|wanted| item.str("correlation_id") == Some(wanted))
             && self.message_type.as_deref().is_none_or(|wanted| item.str("message_type") == Some(wanted))
     }
 }
@@ -92,7 +98,8 @@ mod tests {
     fn every_combination_has_an_index() {
         let index = |status, message_type: Option<&str>| {
             let message_type = message_type.map(ToOwned::to_owned);
-            let filter = Filter { stage: "dev".to_owned(), status, message_type, from: None, to: None };
+            let filter =
+                Filter { stage: "dev".to_owned(), status, message_type, correlation_id: None, from: None, to: None };
             let (index, value) = filter.index();
             format!("{} {value}", index.split('-').next().unwrap())
         };

@@ -18,6 +18,7 @@ mod signal;
 pub mod transition;
 pub mod types;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -26,7 +27,7 @@ use tidings_core::message::Input;
 use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Key, Query, Store, Table, Write};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, broadcast, watch};
 use uuid::Uuid;
 
 use dead::DeadLetter;
@@ -39,10 +40,13 @@ pub use tidings_core::message::Status;
 use transition::{Refused, Stored, Transition};
 use types::Types;
 
+use crate::bus::push;
 use crate::config::Config;
 use crate::tickets::callers::Callers;
 
 const DAY_SECONDS: i64 = 86_400;
+/// Ends that a slow listener may have before it; then it looks for itself.
+const PUSHED: usize = 1024;
 /// Messages of one key that one call cancels.
 const MOST_OF_KEY: usize = 100;
 
@@ -63,6 +67,8 @@ pub struct Messages {
     pub signals: Arc<Signals>,
     /// How many outcomes were recorded here so far: for those who wait for one.
     pub recorded: watch::Sender<u64>,
+    /// The ids of messages that stood for one of the bus, as they end here.
+    pub pushed: broadcast::Sender<String>,
     /// Rung when there is something to be done to many dead letters.
     pub new_letter_job: Arc<Notify>,
     policies: Policies,
@@ -106,9 +112,10 @@ impl Messages {
         Ok(Self {
             store,
             table: record::table(&stage),
-            types: Types::new(&config.message_types)?,
+            types: Types::new(&config.message_types)?.allowing_unknown(config.allow_unknown_types),
             signals: Arc::default(),
             recorded: watch::Sender::new(0),
+            pushed: broadcast::Sender::new(PUSHED),
             new_letter_job: Arc::default(),
             policies: Policies::new(&config.delivery),
             quiet: Quiet::new(&config.quiet_hours),
@@ -245,8 +252,12 @@ impl Messages {
 
     /// How a message is tried again.
     #[must_use]
-    pub fn policy_of(&self, message: &Message) -> &Policy {
-        self.policies.of(&message.channel, &message.message_type)
+    pub fn policy_of(&self, message: &Message) -> Cow<'_, Policy> {
+        let policy = self.policies.of(&message.channel, &message.message_type);
+        match push::own_policy(message) {
+            Some(own) => Cow::Owned(own.over(policy)),
+            None => Cow::Borrowed(policy),
+        }
     }
 
     /// What a message becomes by `input`.
@@ -277,7 +288,7 @@ impl Messages {
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
         let policy = self.policy_of(&stored.message);
-        stored.transition(&self.table, policy, input, now, &self.followers, change)
+        stored.transition(&self.table, &policy, input, now, &self.followers, change)
     }
 
     /// The message that takes a dead letter's place, with what is to be changed.

@@ -11,6 +11,7 @@ use tidings_store::{Change, Condition, Error, Item, Table, Value, Write};
 use super::counters::Tally;
 use super::record::{Message, key, to_millis};
 use super::{Follower, dead};
+use crate::bus::push;
 
 /// What a change can take away from a message. Attributes that we do not know stay.
 const PASSING: [&str; 7] =
@@ -109,7 +110,10 @@ impl Stored {
             more.extend(followers.iter().flat_map(|follower| follower.retried(&after, by)));
         }
         for action in &actions {
-            if let Action::DeadLetter { reason } = action {
+            // One that stands for a message of the bus has its dead letter there.
+            if let Action::DeadLetter { reason } = action
+                && !push::stands_for_another(&after)
+            {
                 more.push(dead::letter(&after, reason, now)?);
             }
         }

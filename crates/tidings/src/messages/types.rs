@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value, json};
-use tidings_core::envelope::FieldError;
+use tidings_core::envelope::{FieldError, check_name};
 
 use crate::config::message_types::MessageType;
 
 /// Errors named in one answer.
 const MOST_ERRORS: usize = 50;
+/// Characters of a type's name.
+pub const TYPE_CHARS: usize = 128;
 /// Characters of a text.
 const TEXT_CHARS: usize = 65_536;
 
@@ -22,6 +24,8 @@ const TEXT_CHARS: usize = 65_536;
 pub struct Types {
     known: BTreeMap<String, Type>,
     common: Validator,
+    /// Whether a type that is not known is taken, too; what holds in every type holds in it.
+    allow_unknown: bool,
 }
 
 #[derive(Debug)]
@@ -43,21 +47,28 @@ impl Types {
             let validator = compile(&schema).map_err(|why| format!("the schema of message type `{name}` {why}"))?;
             known.insert(name, Type { schema, validator });
         }
-        Ok(Self { known, common: compile(&common())? })
+        Ok(Self { known, common: compile(&common())?, allow_unknown: false })
+    }
+
+    /// The same, and types that are not known are taken or not (S002-65).
+    #[must_use]
+    pub fn allowing_unknown(self, allow_unknown: bool) -> Self {
+        Self { allow_unknown, ..self }
     }
 
     /// Every reason why the payload does not fit the type, by field; the API and the scheduler ask here.
     #[must_use]
     pub fn check(&self, message_type: &str, payload: &Map<String, Value>) -> Vec<FieldError> {
-        let Some(kind) = self.known.get(message_type) else {
+        let kind = self.known.get(message_type);
+        if kind.is_none() && !(self.allow_unknown && check_name(message_type, TYPE_CHARS).is_ok()) {
             let names: Vec<_> = self.known.keys().map(String::as_str).collect();
             let message = format!("is no known type; known are {}", names.join(", "));
             return vec![FieldError::new("message_type", message)];
-        };
+        }
         // Validators take a value of their own kind; a payload is small.
         let payload = Value::Object(payload.clone());
         let mut errors = Vec::new();
-        for validator in [&self.common, &kind.validator] {
+        for validator in std::iter::once(&self.common).chain(kind.map(|kind| &kind.validator)) {
             for error in validator.iter_errors(&payload).take(MOST_ERRORS) {
                 let error = field_error(&error);
                 if !errors.contains(&error) {
@@ -132,7 +143,7 @@ fn common() -> Value {
             "title": { "type": "string", "maxLength": 500 },
             "priority": { "enum": ["min", "low", "default", "high", "max", "urgent", 1, 2, 3, 4, 5] },
             "tags": { "type": "array", "maxItems": 20, "items": { "type": "string", "minLength": 1, "maxLength": 64 } },
-            "click_url": { "type": "string", "maxLength": 2048, "pattern": "^https?://[^\\s/?#]+[^\\s]*$" },
+            "click_url": { "type": "string", "maxLength": 2048, "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://[^\\s/?#]+[^\\s]*$" },
             "topic": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$" },
         },
     })
@@ -215,7 +226,7 @@ mod tests {
         for (priority, good) in [(0, false), (1, true), (5, true), (6, false)] {
             assert_eq!(fields("reminder", json!({ "text": "x", "priority": priority })).is_empty(), good, "{priority}");
         }
-        for url in ["http://a", "https://a.b/c?d=e"] {
+        for url in ["http://a", "https://a.b/c?d=e", "HTTPS://example.com"] {
             assert!(fields("reminder", json!({ "text": "x", "click_url": url })).is_empty());
         }
         for url in ["", "ftp://a", "http://", "https:// x", "/a"] {
@@ -223,6 +234,23 @@ mod tests {
         }
         assert_eq!(fields("reminder", json!({ "text": "" })), ["payload.text"]);
         assert_eq!(fields("unknown", json!({ "text": "x" })), ["message_type"]);
+    }
+
+    // S002-65
+    #[test]
+    fn an_unknown_type_is_taken_if_that_is_allowed_and_keeps_the_common_rules() {
+        let types = Types::new(&[]).unwrap().allowing_unknown(true);
+        let fields = |kind: &str, payload: Value| {
+            let errors = types.check(kind, payload.as_object().unwrap());
+            errors.into_iter().map(|error| error.field).collect::<Vec<_>>()
+        };
+        assert_eq!(fields("anything", json!({ "order": 1 })), [""; 0]);
+        assert_eq!(fields("anything", json!({ "priority": "loud" })), ["payload.priority"]);
+        assert_eq!(fields("reminder", json!({})), ["payload.text"], "a known one keeps its schema");
+        for (chars, good) in [(127, true), (128, true), (129, false)] {
+            assert_eq!(fields(&"t".repeat(chars), json!({})).is_empty(), good, "{chars}");
+        }
+        assert_eq!(fields("", json!({})), ["message_type"]);
     }
 
     // S002-59, S002-65

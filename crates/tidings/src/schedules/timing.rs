@@ -16,6 +16,8 @@ use crate::config::duration;
 /// The longest interval.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
+const ZONE: &str = "must be an IANA time zone like \"Europe/Berlin\"";
+
 /// When a schedule runs.
 #[derive(Debug, Clone)]
 pub enum Timing {
@@ -44,6 +46,13 @@ impl Timing {
     /// Reads what somebody says; `anchor` is where intervals are counted from.
     pub fn read(said: Said<'_>, anchor: Timestamp) -> Result<Self, Vec<FieldError>> {
         let refuse = |field: &str, why: String| Err(vec![FieldError::new(field, why)]);
+        // Intervals and instants need no zone, but one that is named is shown, and must be one.
+        if said.cron.is_none() && TimeZone::get(said.timezone).is_err() {
+            let mut errors = vec![FieldError::new("timezone", ZONE)];
+            let utc = Said { timezone: "UTC", ..said };
+            errors.extend(Self::read(utc, anchor).err().into_iter().flatten());
+            return Err(errors);
+        }
         match (said.cron, said.every, said.at) {
             (Some(cron), None, None) => read_cron(cron, said.timezone),
             (None, Some(every), None) => match duration::parse(every) {
@@ -135,7 +144,7 @@ fn read_cron(text: &str, timezone: &str) -> Result<Timing, Vec<FieldError>> {
         errors.push(FieldError::new("cron", why));
     });
     let zone = TimeZone::get(timezone).map_err(|_| {
-        errors.push(FieldError::new("timezone", "must be an IANA time zone like \"Europe/Berlin\""));
+        errors.push(FieldError::new("timezone", ZONE));
     });
     match (cron, zone) {
         (Ok(cron), Ok(zone)) => Ok(Timing::Cron { cron: Box::new(cron), zone }),

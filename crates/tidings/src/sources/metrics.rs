@@ -77,5 +77,7 @@ impl SourceMetrics {
 
     pub fn is_up(&self, source: &str, up: bool) {
         self.up.get_or_create(&of(source)).set(i64::from(up));
+        // From 0 on, so that the first gap is seen as a rise.
+        self.gaps.get_or_create(&of(source)).inc_by(0);
     }
 }

@@ -60,34 +60,32 @@ impl Tickets {
                 Some(ticket_id) => self.active(ticket_id).await?,
                 None => None,
             };
-            let mark = |ticket_id: &str| note(&done, ticket_id, alert.remembered_until).when(Condition::NotExists);
             let event_id = derived("event", alert.message_id);
-            let (raised, event, writes) = match active {
-                Some((ticket, item)) => {
-                    let text = self.clean(&cut(&words(alert), COMMENT_CHARS));
-                    let comment = self.next_comment(&ticket, text, &by);
-                    let event = commented_event(&ticket, &comment, origin, event_id);
-                    let writes = vec![mark(&ticket.ticket_id), appending(&ticket, &item, &comment)];
-                    if is_full(&item, &comment) {
-                        // No room for another comment: what comes now begins the next ticket.
-                        let (raised, event, writes) = self.first(alert, &caller_id, origin, &key, known.as_deref());
-                        let ticket_id = raised.ticket_id.clone();
-                        (raised, event, [vec![mark(&ticket_id)], writes].concat())
-                    } else {
-                        (Raised { ticket_id: ticket.ticket_id, new: false }, event, writes)
-                    }
+            // No room for another comment: what comes then begins the next ticket.
+            let noted = active.and_then(|(ticket, item)| {
+                let text = self.clean(&cut(&words(alert), COMMENT_CHARS));
+                let comment = self.next_comment(&ticket, text, &by);
+                (!is_full(&item, &comment)).then_some((ticket, item, comment))
+            });
+            let (raised, event, writes) = match &noted {
+                Some((ticket, item, comment)) => {
+                    let raised = Raised { ticket_id: ticket.ticket_id.clone(), new: false };
+                    let event = commented_event(ticket, comment, origin, event_id);
+                    (raised, event, vec![appending(ticket, item, comment)])
                 }
-                None => {
-                    let (raised, event, writes) = self.first(alert, &caller_id, origin, &key, known.as_deref());
-                    let ticket_id = raised.ticket_id.clone();
-                    (raised, event, [vec![mark(&ticket_id)], writes].concat())
-                }
+                None => self.first(alert, &caller_id, origin, &key, known.as_deref()),
             };
+            let mark = note(&done, &raised.ticket_id, alert.remembered_until).when(Condition::NotExists);
+            let writes = [vec![mark], writes].concat();
             match self.accept(event, writes).await {
                 Ok(receipt) if receipt.status == "accepted" => return Ok(raised),
                 // The event is known: so is the message, and the next look finds where it went.
                 Ok(_) | Err(Error::Conflict { .. }) => {}
-                Err(Error::Invalid(why)) => return Err(Refused::Conflict(format!("{} ({why})", full()))),
+                Err(Error::Invalid(why)) => match &noted {
+                    // Others have filled the ticket since it was read; the next look sees that.
+                    Some((ticket, item, _)) if self.has_changed(&ticket.ticket_id, item).await? => {}
+                    _ => return Err(Refused::Conflict(format!("{} ({why})", full()))),
+                },
                 Err(error) => return Err(error.into()),
             }
         }

@@ -5,6 +5,7 @@ use tidings_core::envelope::check_name;
 use tidings_core::ids::IdSource;
 use tidings_store::{Error, Store};
 
+use super::digits;
 use crate::secrets;
 
 /// Characters of a caller's id.
@@ -54,6 +55,8 @@ impl Callers {
 
 /// The digits of a phone number, the same however it is written; `None` for what looks like none.
 fn phone_number(text: &str) -> Option<String> {
+    let text = digits::folded(text);
+    let text = text.trim();
     let scheme = ["tel:", "sip:", "phone:"]
         .into_iter()
         .find(|scheme| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)));
@@ -82,6 +85,16 @@ mod tests {
         assert!(hash.starts_with("phone-") && hash.len() == 38, "{hash}");
         for same in ["+491701234567", "0049 170 1234567", "+49 (170) 123-4567", "tel:+49-170-1234567", " 491701234567 "]
         {
+            assert_eq!(callers().id(same).unwrap(), hash, "{same}");
+        }
+        // In other digits, with other signs, and with marks that nobody sees.
+        for same in [
+            "\u{ff0b}\u{ff14}\u{ff19}\u{3000}\u{ff11}\u{ff17}\u{ff10} \u{ff11}\u{ff12}\u{ff13}\u{ff14}\u{ff15}\u{ff16}\u{ff17}",
+            "\u{660}\u{660}\u{664}\u{669}\u{661}\u{667}\u{660}\u{661}\u{662}\u{663}\u{664}\u{665}\u{666}\u{667}",
+            "\u{200e}+49 170 123\u{2011}4567\u{200f}",
+            "+49\u{2013}170\u{2009}1234567",
+            "tel:+\u{96a}\u{96f} 170 1234567",
+        ] {
             assert_eq!(callers().id(same).unwrap(), hash, "{same}");
         }
         assert_ne!(callers().id("+49 170 1234568").unwrap(), hash);

@@ -199,7 +199,7 @@ async fn get(
 ) -> Result<Response, Problem> {
     let fields = wanted_fields(&mut params);
     params.finish()?;
-    let ticket = services.tickets.get(&read_id(&ticket_id)?).await?;
+    let ticket = services.tickets.get(&read_id(&ticket_id).map_err(Problem::invalid)?).await?;
     let view = TicketView::from(ticket.ok_or(super::Refused::Unknown)?);
     let Some(fields) = fields else { return Ok(Json(StatusCode::OK, view).into_response()) };
     let mut all = serde_json::to_value(view).unwrap_or_default();
@@ -230,8 +230,7 @@ async fn comment(
     Path(ticket_id): Path<String>,
     body: JsonText,
 ) -> Result<impl IntoResponse, Problem> {
-    let ticket_id = read_id(&ticket_id)?;
-    let text = read::comment(&body.object()?).map_err(Problem::invalid)?;
+    let (ticket_id, text) = both(read_id(&ticket_id), read::comment(&body.object()?))?;
     let event_id = request_ids(&services, seed).uuid(0);
     let by = caller.name();
     let origin = Origin::of(&by, &correlation);
@@ -246,8 +245,7 @@ async fn patch(
     Path(ticket_id): Path<String>,
     body: JsonText,
 ) -> Result<impl IntoResponse, Problem> {
-    let ticket_id = read_id(&ticket_id)?;
-    let status = read::status(&body.object()?).map_err(Problem::invalid)?;
+    let (ticket_id, status) = both(read_id(&ticket_id), read::status(&body.object()?))?;
     let by = caller.name();
     let origin = Origin::of(&by, &correlation);
     let ticket = services.tickets.set_status(&services.audit, &ticket_id, status, origin).await?;
@@ -362,7 +360,18 @@ fn request_ids(services: &Services, seed: Option<Extension<IdempotencySeed>>) ->
 }
 
 /// S004-20: whatever is no UUID is a mistake, not an unknown ticket.
-fn read_id(text: &str) -> Result<String, Problem> {
+fn read_id(text: &str) -> Result<String, Vec<FieldError>> {
     let id = Uuid::try_parse(text).ok().filter(|_| text.len() == 36);
-    id.map(|id| id.to_string()).ok_or_else(|| Problem::invalid_field("ticket_id", "must be a UUID"))
+    id.map(|id| id.to_string()).ok_or_else(|| vec![FieldError::new("ticket_id", "must be a UUID")])
+}
+
+/// What the path and the body say, or everything that is wrong with either.
+fn both<T>(id: Result<String, Vec<FieldError>>, body: Result<T, Vec<FieldError>>) -> Result<(String, T), Problem> {
+    match (id, body) {
+        (Ok(id), Ok(body)) => Ok((id, body)),
+        (id, body) => {
+            let errors = [id.err(), body.err()];
+            Err(Problem::invalid(errors.into_iter().flatten().flatten().collect()))
+        }
+    }
 }

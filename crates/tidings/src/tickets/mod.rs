@@ -7,6 +7,7 @@
 
 mod alert;
 pub mod callers;
+mod digits;
 pub mod http;
 mod import;
 pub mod read;
@@ -198,6 +199,8 @@ impl Tickets {
                 Ok(_) => return self.get(ticket_id).await?.ok_or(Refused::Unknown),
                 Err(Error::Conflict { .. }) => {}
                 Err(Error::Invalid(_)) if is_full(&item, &comment) => return Err(Refused::Conflict(full())),
+                // Others may have filled it since it was read.
+                Err(Error::Invalid(_)) if self.has_changed(ticket_id, &item).await? => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -267,6 +270,11 @@ impl Tickets {
         let item = self.store.get(table(), &record::key(ticket_id)).await?.ok_or(Refused::Unknown)?;
         let ticket = Ticket::from_item(&item)?.ok_or(Refused::Unknown)?;
         Ok((ticket, item))
+    }
+
+    /// Whether a ticket is no longer as it was read.
+    async fn has_changed(&self, ticket_id: &str, item: &Item) -> Result<bool, Error> {
+        Ok(self.store.get(table(), &record::key(ticket_id)).await?.as_ref() != Some(item))
     }
 
     /// The text as it may be stored.

@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::digits;
+
 /// Stands where a secret stood.
 pub const MARKER: &str = "[redacted]";
 /// Digits of a payment card's number.
@@ -21,7 +23,7 @@ struct Habit {
 }
 
 const PASSWORD: &str = r"(?:pass[ _-]?(?:word|code|wort)|passwd|pwd|kennwort|contrase\x{f1}a|mot de passe|api[ _-]?key|secret[ _-]?key|access[ _-]?key|client[ _-]?secret|secret)s?";
-const ONE_TIME: &str = r"(?:otp|totp|mfa|2fa|tan|pin|(?:one[ -]?time|verification|security|auth(?:entication|enticator|orization)?|access|login|log-?in|sign-?in|sms|confirmation|two[ -]?factor|mfa|2fa|otp|recovery|reset)[ -]*(?:code|pass(?:word|code)|pin|token|number)|(?:my|the|your|this)\s+code)s?";
+const ONE_TIME: &str = r"(?:otp|totp|mfa|2fa|tan|pin|puk|pass[ _-]?code|(?:one[ -]?time|verification|security|backup|unlock|auth(?:entication|enticator|orization)?|access|login|log-?in|sign-?in|sms|confirmation|two[ -]?factor|mfa|2fa|otp|recovery|reset)[ -]*(?:code|pass(?:word|code)|pin|token|number)|(?:my|the|your|this)\s+code)s?";
 const CODE: &str = r"(\d{3}[ -]\d{3}|\d{4,8}|\d{2}(?:[ -]\d{2}){2,3})";
 
 static HABITS: LazyLock<Vec<Habit>> = LazyLock::new(|| {
@@ -30,7 +32,12 @@ static HABITS: LazyLock<Vec<Habit>> = LazyLock::new(|| {
     let looks: Judge = |_, secret| looks_secret(secret);
     let not_an_error: Judge = |whole, _| {
         let whole = whole.to_lowercase();
-        !["error", "status", "exit", "stop"].iter().any(|word| whole.contains(word))
+        !NOT_SECRET.split_whitespace().any(|word| whole.contains(word))
+    };
+    let is_token: Judge = |_, secret| {
+        let word = bare(secret);
+        let is_code = word.len() >= 4 && word.bytes().all(|byte| byte.is_ascii_digit());
+        is_code || looks_secret(word) || word.chars().count() >= 20
     };
     let has_digit: Judge = |_, secret| secret.bytes().any(|byte| byte.is_ascii_digit());
     let value = r#"(\[redacted\]|"[^"\n]+"|'[^'\n]+'|\S+)"#;
@@ -38,6 +45,9 @@ static HABITS: LazyLock<Vec<Habit>> = LazyLock::new(|| {
         // A phrase has several words.
         (r"(?i)\bpass ?phrase\b\s*(?:[:=]+|(?:is|was)\b:?)\s*([^\n.;,]+)".to_owned(), said),
         (format!(r#"(?i)\b{PASSWORD}["']?\s*(?:[:=]+>?|->)\s*{value}"#), always),
+        // Too short a word to mean only that, without a sign behind it.
+        (format!(r"(?i)\b(?:pass|pw)\s*[:=]+\s*{value}"), said),
+        (format!(r#"(?i)(?:\b|_)tokens?["']?\s*(?:[:=]+>?|(?:is|was)\b:?)\s*{value}"#), is_token),
         (format!(r"(?i)\b{PASSWORD}\s+(?:is|was|are|ist|war|es|est)\b\s*[:=]?\s*{value}"), said),
         (format!(r"(?i)\b{PASSWORD}\s+(?:(?:to|of|as|with)\s+)?\(?{value}"), looks),
         (format!(r"(?i)(\S+)\s+(?:is|was)\s+(?:my|the|his|her|our)\s+(?:\w+\s+)?{PASSWORD}\b"), looks),
@@ -53,6 +63,9 @@ static HABITS: LazyLock<Vec<Habit>> = LazyLock::new(|| {
             ),
             not_an_error,
         ),
+        (format!(r"(?i)(?:\b[\w-]+\s+)?\bcodes?\s*[:=]+\s*{CODE}\b"), not_an_error),
+        // On the back of a card.
+        (r"(?i)\b(?:security\s+(?:code|number)|cvv2?|cvc2?|card\s+verification(?:\s+(?:code|number|value))?)[\s:=#-]*(?:(?:is|was)\b[\s:=]*)?(\d{3,4})\b".to_owned(), always),
         (
             r"(?i)\b(?:serial(?:\s*(?:number|no\b\.?|nr\b\.?))?|s/n|imei|asset\s*tag|service\s*tag|seriennummer)\s*(?:(?:is|was)\b)?\s*[:=#]*\s*([a-z0-9][a-z0-9-]{4,39})\b".to_owned(),
             has_digit,
@@ -110,9 +123,13 @@ fn replace(text: &str, mut found: Vec<Range<usize>>) -> (String, usize) {
     (out, count)
 }
 
+/// What else has a code, which is no secret.
+const NOT_SECRET: &str = "error fehler status exit stop return response reason result http zip post country area dial \
+    product article item order event source promo discount color colour room cost bar airport building";
+
 /// Words that follow on "the password is" without being it.
 const SMALL_TALK: &str = "a about accepted again already also always an and asked at bad because being blocked broken case \
-    changed correct denied different disabled due empty expired expiring failing fine for forgotten from good gone \
+    changed correct denied different disabled due empty expired expiring failed failing fine for forgotten from good gone \
     hidden in incorrect invalid it just known locked lost missing my needed never no not now obsolete of ok okay old on \
     out outdated refused rejected required reset right safe saved set shared short shown so still stolen stored that \
     the there this to too typed unknown valid very weak what working wrong your";
@@ -123,9 +140,14 @@ fn is_small_talk(word: &str) -> bool {
     word.is_empty() || SMALL_TALK.split_whitespace().any(|known| known == word)
 }
 
+/// A word without the marks around it.
+fn bare(word: &str) -> &str {
+    word.trim_matches(|c: char| matches!(c, '"' | '\'' | '(' | ')' | ',' | '.' | ';' | ':' | '?'))
+}
+
 /// Whether a word has the mixture that passwords have and words do not.
 fn looks_secret(word: &str) -> bool {
-    let word = word.trim_matches(|c: char| matches!(c, '"' | '\'' | '(' | ')' | ',' | '.' | ';' | ':' | '?'));
+    let word = bare(word);
     let letters = word.chars().any(char::is_alphabetic);
     let digits = word.chars().any(|c| c.is_ascii_digit());
     let marks = word.chars().any(|c| "!@#$%^&*+=~".contains(c));
@@ -136,11 +158,11 @@ fn looks_secret(word: &str) -> bool {
 /// begin as cards do and have the right check digit.
 fn cards(run: &str) -> impl Iterator<Item = Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
-    for (at, byte) in run.bytes().enumerate().filter(|(_, byte)| byte.is_ascii_digit()) {
-        let _ = byte;
+    for (at, digit) in run.char_indices().filter(|(_, c)| digits::value(*c).is_some()) {
+        let end = at + digit.len_utf8();
         match groups.last_mut() {
-            Some(group) if group.end == at => group.end = at + 1,
-            _ => groups.push(at..at + 1),
+            Some(group) if group.end == at => group.end = end,
+            _ => groups.push(at..end),
         }
     }
     let mut found = Vec::new();
@@ -162,7 +184,7 @@ fn cards(run: &str) -> impl Iterator<Item = Range<usize>> {
 }
 
 fn is_card(text: &str) -> bool {
-    let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(10)).collect();
+    let digits: Vec<u32> = text.chars().filter_map(digits::value).collect();
     CARD_DIGITS.contains(&digits.len()) && matches!(digits.first(), Some(2..=6)) && luhn(&digits)
 }
 

@@ -52,9 +52,38 @@ fn one_time_codes_are_replaced() {
     check("2FA code: 493 021 was refused", "2FA code: [redacted] was refused");
 }
 
+// S004-38
+#[test]
+fn short_names_of_secrets_are_known() {
+    check("code: 123456", "code: [redacted]");
+    check("The login page says code = 493 021", "The login page says code = [redacted]");
+    check("passcode 4711", "passcode [redacted]");
+    check("pass: hunter2", "pass: [redacted]");
+    check("user ana pass=swordfish", "user ana pass=[redacted]");
+    check("pw: hunter2", "pw: [redacted]");
+    check("security code 123", "security code [redacted]");
+    check("my CVV is 1234", "my CVV is [redacted]");
+    check("token: abcdef123456", "token: [redacted]");
+    check(r#"{"token":"abcdef123456"}"#, r#"{"token":[redacted]}"#);
+    check("the token is 4711", "the token is [redacted]");
+    check("access_token=abcdefghijklmnopqrst", "access_token=[redacted]");
+    check("backup codes: 12345678", "backup codes: [redacted]");
+    check("OTP \u{ff11}\u{ff12}\u{ff13}\u{ff14}\u{ff15}\u{ff16}", "OTP [redacted]");
+    check("card \u{664}111 1111 1111 1111", "card [redacted]");
+}
+
 #[test]
 fn other_numbers_stay() {
     for text in [
+        "error code: 1603",
+        "Zip code: 10115",
+        "postcode: 10115",
+        "exit code = 1234",
+        "the token is expired",
+        "token: invalid",
+        "first pass: failed",
+        "the pass is at the reception",
+        "code: 12",
         "error code 1603 while installing",
         "the error code is 80070005",
         "1603 is the error code",

@@ -12,6 +12,7 @@ use tidings_core::time;
 use tidings_store::query::cursor_of;
 use tidings_store::{Error, Item, Query, Store, Table, Value as Attribute};
 
+use crate::alerts;
 use crate::audit;
 use crate::bus::Bus;
 use crate::bus::history::{self, Fate};
@@ -103,7 +104,7 @@ impl Trace<'_> {
         let sources = sources(self.stage);
         let mut next = after.unwrap_or_default();
         let mut lines: Vec<Line<'_>> = sources.iter().map(|source| Line::new(source, &next)).collect();
-        let mut steps = Vec::with_capacity(limit.min(100));
+        let mut steps: Vec<Step> = Vec::with_capacity(limit.min(100));
         // Not every row is a step; a page is full when it has as many steps as were asked for, and the last one only if
         // no step comes after it.
         let more = loop {
@@ -118,11 +119,40 @@ impl Trace<'_> {
             }
             if let Some(row) = line.rows.pop_front() {
                 next = next.with(line.source.kind, row.cursor);
-                steps.extend(row.step);
+                let mut step = row.step;
+                // A message keeps milliseconds, and stands behind what caused it: it shows no earlier time than that.
+                if let (Some(step), Some(last)) = (&mut step, steps.last())
+                    && step.time < last.time
+                {
+                    step.time.clone_from(&last.time);
+                }
+                steps.extend(step);
             }
         };
+        self.add_digests(correlation_id, &mut steps).await?;
         self.add_live(correlation_id, &mut steps, more).await?;
         Ok((steps, more.then_some(next)))
+    }
+
+    /// The mails that tell of these events together with others, which have an id of their own.
+    async fn add_digests(&self, correlation_id: &str, steps: &mut Vec<Step>) -> Result<(), Error> {
+        let is_alert = |step: &&Step| step.kind == "event" && step.details.get().contains(alerts::SOURCE);
+        let events: Vec<String> = steps.iter().filter(is_alert).map(|step| step.id.clone()).collect();
+        for event_id in events {
+            let Some(id) = alerts::digest::told_by(self.store, &event_id).await? else { continue };
+            let key = messages::record::key(&id);
+            let Some(item) = self.store.get(&messages::record::table(self.stage), &key).await? else { continue };
+            // With the same id it is there by itself.
+            let known = item.str("correlation_id") == Some(correlation_id)
+                || steps.iter().any(|step| step.kind == "message" && step.id == id);
+            if let (_, Some(step)) = message_step(item)?
+                && !known
+            {
+                let at = steps.partition_point(|known| known.time <= step.time);
+                steps.insert(at, step);
+            }
+        }
+        Ok(())
     }
 
     /// Messages of the bus that wait or are locked. One that waited before, for its time, has a row, which says so no

@@ -45,6 +45,7 @@ async fn page(State(services): State<Services>, visitor: Visitor, mut params: Pa
         stage: services.messages.stage().to_owned(),
         status,
         message_type: name_param(&mut params, "type"),
+        correlation_id: None,
         from: params.time("from", End::Start),
         to: params.time("to", End::Finish),
     };

@@ -157,3 +157,49 @@ async fn the_rules_of_monitors_can_be_seen() {
     let rule = server.client().get("/rules/monitor-dead-letters").await.expect(200).json();
     assert_eq!(rule["targets"][0]["users"], json!(["on-call"]));
 }
+
+// S003-102: the time of one queue is watched, and told as what it was.
+#[tokio::test]
+async fn the_latency_of_one_entity_raises_an_incident() {
+    let slow = |name: &str, entity: Option<&str>, above: f64| Monitor {
+        name: name.to_owned(),
+        metric: Some(Metric::LatencyP99Seconds),
+        entity: entity.map(ToOwned::to_owned),
+        above,
+        for_seconds: 10,
+        targets: vec![to("ops")],
+        ..Monitor::default()
+    };
+    let server = TestServer::start_with(|config| {
+        config.monitors = vec![
+            slow("slow", Some("slow"), 2.0),
+            slow("quick", Some("quick"), 2.0),
+            slow("slower", Some("slow"), 3.0),
+            slow("any", None, 2.0),
+        ];
+    })
+    .await;
+    let client = server.client();
+    for queue in ["quick", "slow"] {
+        client.put(&format!("/bus/{queue}"), &json!({})).await.expect(201);
+    }
+    client.post_as("/bus/slow/messages", "text/plain", "x".to_owned()).await.expect(201);
+    server.clock.advance(Duration::from_millis(2500));
+    client.post_as("/bus/quick/messages", "text/plain", "x".to_owned()).await.expect(201);
+    for queue in ["quick", "slow"] {
+        let got = client.post(&format!("/bus/{queue}/receive"), &json!({})).await.expect(200).json();
+        assert_eq!(got["messages"].as_array().unwrap().len(), 1);
+    }
+    wait(&server, 0).await;
+    wait(&server, 10).await;
+    let mut raised: Vec<_> = incidents(&client, "?state=open").await;
+    raised.sort_by_key(|incident| incident["monitor"].as_str().unwrap().to_owned());
+    let shown: Vec<_> = raised.iter().map(|one| (&one["monitor"], &one["entity"], &one["value"])).collect();
+    // All of them took 2.5 s; whoever watches everything hears of it once, by type.
+    assert_eq!(
+        shown,
+        [(&json!("any"), &json!("type untyped"), &json!(2.5)), (&json!("slow"), &json!("slow"), &json!(2.5))]
+    );
+    wait(&server, 600).await;
+    assert_eq!(incidents(&client, "?state=open").await.len(), 0);
+}

@@ -37,6 +37,21 @@ async fn a_trace_holds_everything_of_an_id_oldest_first() {
     assert_eq!(trace["items"][1]["details"]["action"], "token.create");
 }
 
+// SX-03: a message, which keeps milliseconds, stands behind its event and shows no earlier time.
+#[tokio::test]
+async fn no_step_shows_a_time_before_the_one_it_follows() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let rule = json!({ "pattern": { "eventType": ["a"] }, "targets": [{ "channel": "ntfy", "topic": "t" }] });
+    client.put("/rules/r", &rule).await.expect(201);
+    server.clock.advance(std::time::Duration::from_micros(627));
+    client.send(&json!({ "eventType": "a", "correlationId": "c" })).await;
+    let trace = client.get("/trace/c").await.expect(200).json();
+    let (kinds, times) = (column(&trace, "kind"), column(&trace, "time"));
+    assert_eq!(kinds.last().map(String::as_str), Some("message"), "{trace}");
+    assert!(times.is_sorted() && times[0].ends_with("000627Z"), "{times:?}");
+}
+
 // SX-10
 #[tokio::test]
 async fn a_trace_is_paged_over_all_its_kinds() {

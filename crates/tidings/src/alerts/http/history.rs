@@ -160,11 +160,14 @@ pub fn selection(params: &mut Params, now: Timestamp, most_days: i64) -> Selecti
 }
 
 /// A day, written as in 2026-01-31 and no other way (S000-61).
-fn date(params: &mut Params, name: &str) -> Option<Date> {
-    let text = params.text(name)?.to_owned();
+pub fn day(text: &str) -> Option<Date> {
     let read = (text.len() == 10).then(|| text.parse::<Date>().ok()).flatten();
     // Time zones and sums need room around a year.
-    let read = read.filter(|date| (1970..=9000).contains(&date.year()));
+    read.filter(|date| (1970..=9000).contains(&date.year()))
+}
+
+fn date(params: &mut Params, name: &str) -> Option<Date> {
+    let read = day(params.text(name)?);
     if read.is_none() {
         params.refuse(name, "must be a date as in 2026-01-31");
     }

@@ -78,7 +78,35 @@ fn last_amount(text: &str) -> Option<String> {
     let with_cents = amounts.iter().rev().find(|amount| has_cents(amount.as_str()));
     let followed_by_percent = |end: usize| text.get(end..).is_some_and(|rest| rest.trim_start().starts_with('%'));
     let amount = with_cents.or_else(|| amounts.iter().rev().find(|amount| !followed_by_percent(amount.end())))?;
-    plain(amount.as_str())
+    let plain = plain(amount.as_str())?;
+    let before = text.get(..amount.start()).unwrap_or_default();
+    let after = text.get(amount.end()..).unwrap_or_default();
+    let is_nothing = plain.chars().all(|c| matches!(c, '0' | '.'));
+    Some(if is_negative(before, after) && !is_nothing { format!("-{plain}") } else { plain })
+}
+
+/// Whether what stands around an amount takes it away: `-5.00`, `-$5.00`, `EUR -5.00`, `5.00-`, `(5.00)`. A dash with
+/// blanks on both sides only keeps the label and the amount apart.
+fn is_negative(before: &str, after: &str) -> bool {
+    static AROUND: LazyLock<[Regex; 3]> = LazyLock::new(|| {
+        [
+            r"(?:^|[\s:=(]|\p{Sc}|[A-Z]{3})[-\x{2212}\x{2013}\x{2014}](?:(?:R?\p{Sc}|[A-Z]{3})\s?)?$",
+            r"^[-\x{2212}\x{2013}](?:\s|\p{Sc}|$)",
+            r"\((?:\s|R?\p{Sc}|[A-Z]{3})*$",
+        ]
+        .map(|form| Regex::new(form).expect("the patterns are constant"))
+    });
+    let [sign, behind, bracket] = &*AROUND;
+    let is_closed = after.trim_start().starts_with(')');
+    sign.is_match(before) || behind.is_match(after) || (bracket.is_match(before) && is_closed)
+}
+
+/// Whether a line is about money and not a name: it says that a sum follows, or has one.
+#[must_use]
+pub fn is_sum(line: &str) -> bool {
+    let [surest, sure, _] = &*LABELS;
+    let is_labelled = surest.is_match(line) || sure.is_match(line) || NOT_TOTAL.is_match(line);
+    is_labelled || AMOUNT.find_iter(line).any(|amount| has_cents(amount.as_str()))
 }
 
 fn has_cents(text: &str) -> bool {
@@ -151,7 +179,34 @@ mod tests {
         check(&["Total (USD) 1,234.56"], Some("1234.56"), Some("USD"));
         check(&["Grand Total CHF 1'080.50"], Some("1080.50"), Some("CHF"));
         check(&["Total net 100.00", "VAT 19% 19.00", "Total 119.00", "All prices in EUR"], Some("119.00"), Some("EUR"));
+        check(&["Gesamtsumme 5"], Some("5.00"), None);
         check(&["no money here"], None, None);
         check(&["Total hours 12", "Total 30.00"], Some("30.00"), None);
+    }
+
+    // A credit note is no debit.
+    #[test]
+    fn what_is_taken_away_keeps_its_sign() {
+        for line in [
+            "Total: -5.00 EUR",
+            "Total -5.00 EUR",
+            "Total: \u{2212}5,00 EUR",
+            "Total: EUR -5.00",
+            "Total: -EUR 5.00",
+            "Total -\u{20ac}5.00",
+            "Total \u{20ac}-5.00",
+            "Total \u{20ac} -5.00",
+            "Total 5,00- EUR",
+            "Total EUR (5.00)",
+            "Total (EUR 5.00)",
+        ] {
+            check(&[line], Some("-5.00"), Some("EUR"));
+        }
+        check(&["Total: -1.234,50 EUR"], Some("-1234.50"), Some("EUR"));
+        check(&["TOTAL DUE", "-$5.00"], Some("-5.00"), Some("USD"));
+        for line in ["Total - 5.00 EUR", "Total - EUR 5.00", "Total (incl. VAT) 5.00 EUR", "Total \u{2014} 5.00 EUR"] {
+            check(&[line], Some("5.00"), Some("EUR"));
+        }
+        check(&["Total: -0.00 EUR"], Some("0.00"), Some("EUR"));
     }
 }

@@ -18,7 +18,7 @@ pub struct Fields {
     /// As in 2026-01-31.
     #[serde(default)]
     pub date: Option<String>,
-    /// With a point before the cents, as in 1234.50.
+    /// With a point before the cents, as in 1234.50; of a credit note -1234.50.
     #[serde(default)]
     pub total: Option<String>,
     /// Three letters, as in EUR.
@@ -136,7 +136,7 @@ fn date(lines: &[&str], american: bool) -> Option<Date> {
 fn vendor(lines: &[&str]) -> Option<String> {
     static LABEL: LazyLock<Regex> = LazyLock::new(|| {
         pattern(
-            r"(?i)^(?:vendor|seller|supplier|sold\s+by|billed?\s+from|from|issued\s+by|verk\x{e4}ufer|lieferant|rechnungssteller|absender)\b\s*[:.]?\s*(.*)$",
+            r"(?i)^(?:vendor|seller|supplier|sold\s+by|billed?\s+from|from|company|firma|anbieter|fournisseur|proveedor|issued\s+by|verk\x{e4}ufer|lieferant|rechnungssteller|absender)\b\s*[:.]?\s*(.*)$",
         )
     });
     for (place, line) in lines.iter().enumerate() {
@@ -151,7 +151,14 @@ fn vendor(lines: &[&str]) -> Option<String> {
             }
         }
     }
-    lines.iter().take(8).find_map(|line| columns(line).into_iter().find_map(as_vendor))
+    let names = |line: &&str| columns(line).into_iter().filter(|cell| !says_else(cell)).find_map(as_vendor);
+    lines.iter().take(8).find_map(names)
+}
+
+/// Whether it is a sum, a date, a number or anything else with a label of its own, and not a name.
+fn says_else(text: &str) -> bool {
+    static LABELLED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[^:]{1,40}:(?:\s|$)"));
+    amounts::is_sum(text) || dates::find(text, false).is_some() || NUMBER.is_match(text) || LABELLED.is_match(text)
 }
 
 /// A name: letters, and none of the words that stand on every invoice.

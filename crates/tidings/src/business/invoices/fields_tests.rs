@@ -76,6 +76,24 @@ fn what_is_not_there_is_left_out() {
 }
 
 #[test]
+fn a_line_that_says_something_else_is_no_vendor() {
+    for text in [
+        "Rechnung Nr. 4711\nDatum: 16.11.2026\nGesamtbetrag: 1.234,56 EUR",
+        "Rechnungsnummer 4711\nRechnungsdatum 16.11.2026\nGesamtbetrag 1.234,56 EUR",
+        "Facture N\u{b0} 4711\nLe 16.11.2026\nNet \u{e0} payer 1.234,56 EUR",
+        "Rechnung Nr. 4711\nKundennummer: K-17\nDatum: 16.11.2026\nZu zahlen\n1.234,56 EUR",
+    ] {
+        let fields = recognise(text);
+        assert_eq!((fields.number.as_deref(), fields.date.as_deref()), (Some("4711"), Some("2026-11-16")), "{text}");
+        assert_eq!((fields.total.as_deref(), fields.vendor), (Some("1234.56"), None), "{text}");
+    }
+    let fields = recognise("Gesamtbetrag: 1.234,56 EUR\nTotal Energies SE\nFirma: Globex GmbH");
+    assert_eq!(fields.vendor.as_deref(), Some("Globex GmbH"));
+    let fields = recognise("Datum: 16.11.2026\nGlobex GmbH\nGesamtbetrag: 1.234,56 EUR");
+    assert_eq!(fields.vendor.as_deref(), Some("Globex GmbH"));
+}
+
+#[test]
 fn a_due_date_is_not_the_invoices() {
     let fields = recognise("Acme\nDue date: 2026-05-01\nDate: 2026-04-01\nInvoice date below\n");
     assert_eq!(fields.date.as_deref(), Some("2026-04-01"));

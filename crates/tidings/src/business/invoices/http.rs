@@ -165,7 +165,7 @@ impl Form {
         }
         match (self.product, self.file, file_type) {
             (Some(product), Some((file, _)), Some(file_type)) if self.errors.is_empty() => {
-                Ok((product, file, file_type))
+                Ok((product.to_lowercase(), file, file_type))
             }
             _ => Err(Problem::invalid(self.errors)),
         }

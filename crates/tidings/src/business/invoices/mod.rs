@@ -185,8 +185,9 @@ impl Invoices {
         }
     }
 
-    /// `ProcessInvoice`: reads the invoice of a command. One that is processed stays as it is (S003-111).
-    pub async fn process(&self, envelope: &Envelope, limit: Duration) -> Result<Processed, Error> {
+    /// `ProcessInvoice`: reads the invoice of a command. One that is processed stays as it is (S003-111). `is_last`: there
+    /// will be no other attempt by itself.
+    pub async fn process(&self, envelope: &Envelope, is_last: bool, limit: Duration) -> Result<Processed, Error> {
         let Some(invoice) = self.take_up(envelope).await? else { return Ok(Processed::Done) };
         let origin = Origin::following("handler:ProcessInvoice", envelope);
         let read = match self.file(&invoice, limit).await {
@@ -211,10 +212,14 @@ impl Invoices {
                 self.end(after, "invoice.failed", origin, envelope).await?;
                 Ok(Processed::Failed(why))
             }
-            Err(Failure::Here(why)) => {
-                // It shows what is wrong; whether it is tried again is the queue's to decide.
+            Err(Failure::Here(why)) if is_last => {
                 let after = Invoice { status: Status::Failed, error: Some(why.clone()), ..invoice };
-                self.put(&after).await?;
+                self.end(after, "invoice.failed", origin, envelope).await?;
+                Ok(Processed::Retry(why))
+            }
+            Err(Failure::Here(why)) => {
+                // It shows what is wrong, and is not at its end.
+                self.put(&Invoice { error: Some(why.clone()), ..invoice }).await?;
                 Ok(Processed::Retry(why))
             }
         }
@@ -222,15 +227,15 @@ impl Invoices {
 
     /// The invoice in our hands; `None` if it is processed already. One that came by an event alone is made here.
     async fn take_up(&self, envelope: &Envelope) -> Result<Option<Invoice>, Error> {
-        let field = |name: &str| event::text_of(&envelope.data, name).unwrap_or_default();
-        let id = field("invoiceId").to_lowercase();
+        let guid = |name: &str| event::guid_of(&envelope.data, name).unwrap_or_default();
+        let id = guid("invoiceId");
         for _ in 0..TRIES {
             let known = self.get(&id).await?;
             if known.as_ref().is_some_and(|invoice| invoice.status == Status::Processed) {
                 return Ok(None);
             }
             let is_new = known.is_none();
-            let (product, url) = (field("userProductId"), field("fileUrl"));
+            let (product, url) = (guid("userProductId"), event::text_of(&envelope.data, "fileUrl").unwrap_or_default());
             let before =
                 known.unwrap_or_else(|| uploaded(&id, &product, &url, &envelope.correlation_id, self.clock.now()));
             let mut after = Invoice { status: Status::Processing, ..before };

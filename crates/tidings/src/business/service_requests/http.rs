@@ -87,9 +87,9 @@ async fn patch(
     Path(id): Path<String>,
     body: JsonText,
 ) -> Result<impl IntoResponse, Problem> {
-    let id = path_id(ID, &id)?;
     let fields = body.object()?;
     let mut reader = Reader::new(&fields);
+    let id = reader.path_id(ID, &id);
     let status = reader.name("status");
     reader.finish()?;
     let by = caller.name();

@@ -125,7 +125,8 @@ struct Words {
 impl Words {
     fn of(envelope: &Envelope) -> Self {
         let field = |name: &str| event::text_of(&envelope.data, name).unwrap_or_default();
-        let (user, request, status) = (field("userId"), field("serviceRequestId"), field("newStatus"));
+        let guid = |name: &str| event::guid_of(&envelope.data, name).unwrap_or_default();
+        let (user, request, status) = (guid("userId"), guid("serviceRequestId"), field("newStatus"));
         let title = format!("Your service request is {status}");
         let text = match event::text_of(&envelope.data, "oldStatus") {
             Some(old) => format!("Service request {request} changed from {old} to {status}."),

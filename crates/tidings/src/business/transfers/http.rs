@@ -64,7 +64,7 @@ async fn create(
         from_user_id: reader.guid("fromUserId"),
         to_user_id: reader.guid("toUserId"),
     };
-    if !new.to_user_id.is_empty() && new.from_user_id.eq_ignore_ascii_case(&new.to_user_id) {
+    if !new.to_user_id.is_empty() && new.from_user_id == new.to_user_id {
         reader.wrong("toUserId", "must be another user than fromUserId");
     }
     reader.leave_out(&[ID, "status", "expiresAt", "createdAt"]);

@@ -59,6 +59,12 @@ pub struct Transfer {
     pub correlation_id: String,
 }
 
+impl Transfer {
+    fn expiry(&self) -> Option<Timestamp> {
+        self.expires_at.parse().ok()
+    }
+}
+
 /// What somebody asks for; checked already.
 #[derive(Debug, Clone)]
 pub struct NewTransfer {
@@ -112,7 +118,8 @@ impl Transfers {
             updated_at: time::iso_micros(now),
             correlation_id: origin.correlation_id.to_owned(),
         };
-        let expiry = self.bus.prepare(Kind::TransferExpired.entity(), expiry(&transfer, expires_at)).await?;
+        let expiry = expiry(&transfer, expires_at, event_id);
+        let expiry = self.bus.prepare(Kind::TransferExpired.entity(), expiry).await?;
         let insert = Write::insert(table(), Item::from_record(&transfer)?);
         let told = told("transfer.requested", event_id, &transfer, now, origin);
         match self.tell(told, origin, insert, expiry).await {
@@ -138,7 +145,7 @@ impl Transfers {
             }
             let now = self.clock.now();
             // The time may be over although nobody has come to say so yet.
-            let over = before.expires_at.parse::<Timestamp>().is_ok_and(|at| at <= now);
+            let over = before.expiry().is_some_and(|at| at <= now);
             if !before.status.may_become(wanted) || over {
                 let state = if over && before.status == Status::Pending { "expired" } else { before.status.as_str() };
                 return Err(Problem::conflict(format!(
@@ -160,7 +167,8 @@ impl Transfers {
         Err(Error::Throttled("the transfer is contended".to_owned()).into())
     }
 
-    /// `ExpireOwnershipTransfer`: ends a transfer that nobody has answered. Whatever else it is now, it stays (S003-30).
+    /// `ExpireOwnershipTransfer`: ends a transfer that nobody has answered in time. Whatever else it is now, it stays
+    /// (S003-30), and so does one whose time is not over, whoever says it is.
     pub async fn expire(&self, id: &str, command: &Envelope) -> Result<(), Error> {
         let origin = Origin::following("handler:ExpireOwnershipTransfer", command);
         for _ in 0..TRIES {
@@ -169,6 +177,9 @@ impl Transfers {
                 return Ok(());
             }
             let now = self.clock.now();
+            if let Some(at) = before.expiry().filter(|at| *at > now) {
+                return self.wait_on(&before, at, command).await;
+            }
             let (after, write) = moved(&before, Status::Expired, now)?;
             // Follows from the transfer: there is one end.
             let event_id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("transfer expired\n{id}").as_bytes());
@@ -180,6 +191,21 @@ impl Transfers {
             }
         }
         Err(Error::Throttled("the transfer is contended".to_owned()))
+    }
+
+    /// What comes before its time changes nothing. Was it the transfer's own message, because the clock was set back
+    /// since, there must be another one.
+    async fn wait_on(&self, transfer: &Transfer, at: Timestamp, command: &Envelope) -> Result<(), Error> {
+        let (queue, id) = (Kind::TransferExpired.entity(), &transfer.transfer_request_id);
+        let failed = |error| Error::failed("a transfer's expiry cannot be scheduled", error);
+        let (withdrawn, waiting) = self.bus.prepare_cancel(queue, id).await.map_err(failed)?;
+        withdrawn.aborted();
+        if waiting == 0 {
+            let name = format!("transfer expiry\n{id}\n{}", command.event_id);
+            let again = expiry(transfer, at, Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()));
+            self.bus.send(queue, vec![again]).await.map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// The record, its event and what it means for the bus in one transaction; `false`: the event was known.
@@ -212,16 +238,18 @@ fn moved(before: &Transfer, status: Status, now: Timestamp) -> Result<(Transfer,
     Ok((after, write))
 }
 
-/// The message that is delivered when the time is over, with the transfer's id as its business key (S003-30).
-fn expiry(transfer: &Transfer, at: Timestamp) -> bus::Message {
+/// The message that is delivered when the time is over, with the transfer's id as its business key (S003-30). Its own id
+/// is nobody's to guess: what was handled under it is not handled again.
+fn expiry(transfer: &Transfer, at: Timestamp, message_id: Uuid) -> bus::Message {
     let id = &transfer.transfer_request_id;
+    let message_id = format!("transfer-expiry-{message_id}");
     let envelope = json!({
-        "eventId": format!("transfer-expiry-{id}"), "eventType": Kind::TransferExpired.event_type(), "eventVersion": "1.0",
+        "eventId": message_id, "eventType": Kind::TransferExpired.event_type(), "eventVersion": "1.0",
         "eventTimestamp": time::iso_micros(at), "correlationId": transfer.correlation_id, "source": SOURCE,
         "subject": format!("transfer/{id}"), "data": { "transferRequestId": id },
     });
     bus::Message {
-        id: format!("transfer-expiry-{id}"),
+        id: message_id,
         body: envelope.to_string().into(),
         content_type: Some("application/json".to_owned()),
         correlation_id: Some(transfer.correlation_id.clone()),

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::{Copy, Outcome};
+use super::{Copy, Outcome, Report};
 
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
@@ -15,8 +15,7 @@ impl Outbox {
         Self { directory: directory.to_owned() }
     }
 
-    pub(super) async fn send(&self, copies: Vec<(String, Copy)>) -> Vec<(String, Outcome)> {
-        let mut outcomes = Vec::with_capacity(copies.len());
+    pub(super) async fn send(&self, copies: Vec<(String, Copy)>, report: &mut Report) {
         for (recipient, copy) in copies {
             let directory = self.directory.clone();
             let written = tokio::task::spawn_blocking(move || write(&directory, &copy)).await;
@@ -25,9 +24,8 @@ impl Outbox {
                 Ok(Err(error)) => Outcome::retry(format!("the outbox cannot be written: {error}")),
                 Err(_) => Outcome::retry("the outbox cannot be written"),
             };
-            outcomes.push((recipient, outcome));
+            report.add(recipient, outcome);
         }
-        outcomes
     }
 }
 

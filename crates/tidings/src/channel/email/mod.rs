@@ -8,7 +8,7 @@ mod file;
 pub mod ses;
 mod smtp;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,13 +22,14 @@ use super::{Notice, Outcome};
 use crate::config;
 use crate::outbound::Outbound;
 
-/// How long one copy may take by SMTP.
-const SMTP_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long one copy may take, unless whoever sends says otherwise.
+const COPY_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub struct Sender {
     from: Mailbox,
     transport: Transport,
+    timeout: Duration,
 }
 
 #[derive(Debug)]
@@ -44,7 +45,7 @@ enum Transport {
 pub struct SetupError(String);
 
 /// What became of each recipient's copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub recipients: Vec<(String, Outcome)>,
 }
@@ -68,7 +69,7 @@ impl Sender {
                 let url =
                     config.smtp_url.as_ref().ok_or_else(|| SetupError("`email.smtp_url` is missing".to_owned()))?;
                 let server = SmtpServer::parse(url.expose()).map_err(|why| SetupError(why.to_owned()))?;
-                Transport::Smtp(smtp::Client::new(server, &from, SMTP_TIMEOUT))
+                Transport::Smtp(smtp::Client::new(server, &from))
             }
             config::email::Transport::Ses => {
                 let credentials =
@@ -76,46 +77,57 @@ impl Sender {
                 Transport::Ses(Box::new(ses::Client::new(config, credentials, outbound).map_err(SetupError)?))
             }
         };
-        Ok(Self { from, transport })
+        Ok(Self { from, transport, timeout: COPY_TIMEOUT })
     }
 
-    /// The same with another limit for one copy by SMTP.
+    /// The same with another limit for one copy.
     #[must_use]
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        if let Transport::Smtp(client) = &mut self.transport {
-            client.set_timeout(timeout);
-        }
-        self
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Sends one copy to each, in their order. Hand in only those who have not got it yet.
     pub async fn send(&self, notice: &Notice, recipients: &[String], now: Timestamp) -> Report {
+        let mut report = Report::default();
+        self.send_within(self.timeout, notice, recipients, now, &mut report).await;
+        report
+    }
+
+    /// The same, each copy within `timeout`. What became of a copy is in the report as soon as it is known, so that a
+    /// caller who waits no longer still knows who has got one.
+    pub async fn send_within(
+        &self,
+        timeout: Duration,
+        notice: &Notice,
+        recipients: &[String],
+        now: Timestamp,
+        report: &mut Report,
+    ) {
         let mut copies = Vec::with_capacity(recipients.len());
-        let mut outcomes = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         for recipient in recipients {
             let copy = mailbox(recipient)
                 .ok_or_else(|| "it is no e-mail address".to_owned())
                 .and_then(|to| Copy::new(notice, &self.from, to, now));
             match copy {
-                _ if outcomes.contains_key(recipient) => {}
-                Ok(copy) => {
-                    outcomes.insert(recipient.clone(), None);
-                    copies.push((recipient.clone(), copy));
-                }
-                Err(why) => {
-                    outcomes.insert(recipient.clone(), Some(Outcome::reject(why)));
-                }
+                _ if !seen.insert(recipient) => {}
+                Ok(copy) => copies.push((recipient.clone(), copy)),
+                Err(why) => report.add(recipient.clone(), Outcome::reject(why)),
             }
         }
-        let sent = match &self.transport {
-            Transport::File(outbox) => outbox.send(copies).await,
-            Transport::Smtp(client) => client.send(copies).await,
-            Transport::Ses(client) => client.send(copies, now).await,
-        };
-        outcomes.extend(sent.into_iter().map(|(recipient, outcome)| (recipient, Some(outcome))));
-        let report = recipients.iter().filter_map(|recipient| Some((recipient.clone(), outcomes.remove(recipient)??)));
-        Report { recipients: report.collect() }
+        match &self.transport {
+            Transport::File(outbox) => outbox.send(copies, report).await,
+            Transport::Smtp(client) => client.send(copies, timeout, report).await,
+            Transport::Ses(client) => client.send(copies, timeout, now, report).await,
+        }
+        let place = |(recipient, _): &(String, Outcome)| recipients.iter().position(|other| other == recipient);
+        report.recipients.sort_by_cached_key(place);
     }
+}
+
+/// What is said of a copy that took too long.
+fn late(timeout: Duration) -> Outcome {
+    Outcome::retry(format!("no answer within {} s", timeout.as_secs_f64()))
 }
 
 /// One recipient's mail, ready to hand over.
@@ -144,6 +156,19 @@ impl Copy {
 }
 
 impl Report {
+    fn add(&mut self, recipient: String, outcome: Outcome) {
+        self.recipients.push((recipient, outcome));
+    }
+
+    /// Those of `recipients` of whom nothing is known by now are to be tried again, for this reason.
+    pub fn give_up(&mut self, recipients: &[String], why: &str) {
+        for recipient in recipients {
+            if !self.recipients.iter().any(|(known, _)| known == recipient) {
+                self.add(recipient.clone(), Outcome::retry(why));
+            }
+        }
+    }
+
     /// Those who have to be tried again.
     #[must_use]
     pub fn pending(&self) -> Vec<String> {

@@ -1,5 +1,7 @@
 //! Amazon SES v2: one HTTPS call for each copy, signed by [`crate::aws`].
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -7,7 +9,7 @@ use serde_json::json;
 use tidings_core::time::Timestamp;
 
 use super::super::{answer, one_line, quote};
-use super::{Copy, Outcome};
+use super::{Copy, Outcome, Report, late};
 use crate::aws::{Credentials, Service};
 use crate::config::email::Email;
 use crate::outbound::{Outbound, Request, Response, trace};
@@ -50,16 +52,22 @@ impl Client {
         Ok(Self { outbound, service })
     }
 
-    pub(super) async fn send(&self, copies: Vec<(String, Copy)>, now: Timestamp) -> Vec<(String, Outcome)> {
-        let mut outcomes = Vec::with_capacity(copies.len());
+    pub(super) async fn send(
+        &self,
+        copies: Vec<(String, Copy)>,
+        timeout: Duration,
+        now: Timestamp,
+        report: &mut Report,
+    ) {
         for (recipient, copy) in copies {
-            let outcome = match self.outbound.send(self.request(&copy, now)).await {
-                Ok(response) => self.outcome(&response, now),
-                Err(error) => error.into(),
+            let sending = self.outbound.send(self.request(&copy, now));
+            let outcome = match tokio::time::timeout(timeout, sending).await {
+                Ok(Ok(response)) => self.outcome(&response, now),
+                Ok(Err(error)) => error.into(),
+                Err(_) => late(timeout),
             };
-            outcomes.push((recipient, outcome));
+            report.add(recipient, outcome);
         }
-        outcomes
     }
 
     fn request(&self, copy: &Copy, now: Timestamp) -> Request {

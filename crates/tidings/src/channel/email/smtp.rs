@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
 use super::super::quote;
-use super::{Copy, Outcome};
+use super::{Copy, Outcome, Report, late};
 use crate::config::Secret;
 
 /// How the connection is protected.
@@ -54,6 +54,9 @@ impl Server {
             ("smtp", None | Some("required")) => Tls::Required,
             ("smtp", Some("opportunistic")) => Tls::Opportunistic,
             ("smtp", Some("none")) => Tls::None,
+            ("smtps", _) => {
+                return Err("`email.smtp_url` has smtps://, which is always encrypted: only `tls=required` fits it");
+            }
             _ => return Err("`email.smtp_url` must be smtp:// with tls=required, opportunistic or none, or smtps://"),
         };
         let default_port = match tls {
@@ -83,54 +86,45 @@ impl Server {
 pub(super) struct Client {
     server: Server,
     hello: ClientId,
-    timeout: Duration,
 }
 
 impl Client {
-    pub(super) fn new(server: Server, from: &Mailbox, timeout: Duration) -> Self {
+    pub(super) fn new(server: Server, from: &Mailbox) -> Self {
         // A name that is none would be refused by stricter servers; the library's default is an address.
         let domain = from.email.domain();
         let hello = if domain.contains('.') { ClientId::Domain(domain.to_owned()) } else { ClientId::default() };
-        Self { server, hello, timeout }
+        Self { server, hello }
     }
 
-    pub(super) fn set_timeout(&mut self, timeout: Duration) {
-        self.timeout = timeout;
-    }
-
-    pub(super) async fn send(&self, copies: Vec<(String, Copy)>) -> Vec<(String, Outcome)> {
+    /// Each copy has `timeout` for all of it, a new connection included.
+    pub(super) async fn send(&self, copies: Vec<(String, Copy)>, timeout: Duration, report: &mut Report) {
         let mut open = None;
-        let mut outcomes = Vec::with_capacity(copies.len());
         let mut copies = copies.into_iter();
         while let Some((recipient, copy)) = copies.next() {
-            let connection = match open.take() {
-                Some(connection) => Ok(connection),
-                None => self.within_timeout(self.connect()).await,
+            let mut connected = open.is_some();
+            let sending = async {
+                let connection = match open.as_mut() {
+                    Some(connection) => connection,
+                    None => open.insert(self.connect(timeout).await?),
+                };
+                connected = true;
+                self.send_one(connection, &copy).await
             };
-            match connection {
-                Ok(mut connection) => {
-                    let sent = self.within_timeout(self.send_one(&mut connection, &copy)).await;
-                    // After a failure nobody knows what is still to be read on it.
-                    open = sent.is_ok().then_some(connection);
-                    outcomes.push((recipient, sent.unwrap_or_else(|failure| failure)));
-                }
-                Err(outcome) => {
-                    // The server's fault, not the recipient's: the others need not find it out one by one.
-                    outcomes.extend(copies.map(|(recipient, _)| (recipient, outcome.clone())));
-                    outcomes.push((recipient, outcome));
-                    break;
-                }
+            let sent = tokio::time::timeout(timeout, sending).await.unwrap_or_else(|_| Err(late(timeout)));
+            if sent.is_err() {
+                // After a failure nobody knows what is still to be read on it.
+                open = None;
+            }
+            let outcome = sent.unwrap_or_else(|failure| failure);
+            report.add(recipient, outcome.clone());
+            if !connected {
+                // The server's fault, not the recipient's: the others need not find it out one by one.
+                copies.by_ref().for_each(|(recipient, _)| report.add(recipient, outcome.clone()));
             }
         }
         if let Some(mut connection) = open {
             let _ = tokio::time::timeout(Duration::from_secs(1), connection.quit()).await;
         }
-        outcomes
-    }
-
-    async fn within_timeout<T>(&self, work: impl Future<Output = Result<T, Outcome>>) -> Result<T, Outcome> {
-        let late = || Outcome::retry(format!("no answer within {} s", self.timeout.as_secs_f64()));
-        tokio::time::timeout(self.timeout, work).await.unwrap_or_else(|_| Err(late()))
     }
 
     async fn send_one(&self, connection: &mut AsyncSmtpConnection, copy: &Copy) -> Result<Outcome, Outcome> {
@@ -141,14 +135,13 @@ impl Client {
         Ok(Outcome::Delivered { id: None, detail: format!("{} {}", response.code(), quote(said, &self.secrets())) })
     }
 
-    async fn connect(&self) -> Result<AsyncSmtpConnection, Outcome> {
+    async fn connect(&self, timeout: Duration) -> Result<AsyncSmtpConnection, Outcome> {
         let tls = || TlsParameters::new(self.server.host.clone()).map_err(|error| self.outcome(&error));
         let implicit = if self.server.tls == Tls::Implicit { Some(tls()?) } else { None };
         let address = (self.server.host.as_str(), self.server.port);
-        let mut connection =
-            AsyncSmtpConnection::connect_tokio1(address, Some(self.timeout), &self.hello, implicit, None)
-                .await
-                .map_err(|error| self.outcome(&error))?;
+        let mut connection = AsyncSmtpConnection::connect_tokio1(address, Some(timeout), &self.hello, implicit, None)
+            .await
+            .map_err(|error| self.outcome(&error))?;
         match self.server.tls {
             Tls::Required if !connection.can_starttls() => {
                 return Err(Outcome::retry("the server offers no STARTTLS, and `email.smtp_url` requires it"));

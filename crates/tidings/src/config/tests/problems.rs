@@ -119,7 +119,7 @@ fn missing_things_are_placed_where_they_should_be() {
             "tidings.toml:2: `email.smtp_url` is missing, and `email.transport` = \"smtp\" needs it",
             "tidings.toml:5: `amqp.keys` is empty, so that nobody could connect; give one, or set `amqp.listen` to \"\"",
             "tidings.toml:8: `monitors[0].name` is missing",
-            "tidings.toml:8: `monitors[0].metric` is missing; it is \"dead_letters\", \"active_messages\" or \"latency_p99_seconds\"",
+            "tidings.toml:8: `monitors[0].metric` is missing; it is \"dead_letters\", \"active_messages\", \"latency_p99_seconds\" or \"dead_letter_share\"",
             "tidings.toml:9: `sources[0].kind` is missing; it is \"azure-devops\" or \"dynamodb-stream\"",
         ],
     );
@@ -274,4 +274,54 @@ fn deep_nesting_is_refused_without_harm() {
     let report = Config::parse("", variables(&[(name, &deep)])).unwrap_err().to_string();
     assert!(report.starts_with("TIDINGS__SCHEDULES: `schedules` must be a list, not "), "{report}");
     assert!(report.len() < 200, "long values are cut");
+}
+
+// What can only fail once it runs is refused before, with its line.
+#[test]
+fn what_can_only_fail_is_a_problem() {
+    check(
+        r#"public_url = "https://x.example/base?z=1#q"
+[email]
+transport = "smtp"
+smtp_url = "smtps://mail.example?tls=none"
+[ntfy]
+token = "a\nb"
+[[schedules]]
+name = "never"
+cron = "0 0 30 2 *"
+message_type = "reminder"
+payload = { text = "x" }
+[[schedules]]
+name = "nowhere"
+every = "1h"
+timezone = "zzz"
+message_type = "reminder"
+payload = { text = "x" }
+[[monitors]]
+name = "nothing"
+metric = "active_messages"
+entity = ""
+[[monitors]]
+name = "no-metric"
+"#,
+        &[
+            "tidings.toml:1: `public_url` must have neither `?` nor `#`, for links are made by adding a path to it",
+            "tidings.toml:4: `email.smtp_url` has smtps://, which is always encrypted: only `tls=required` fits it",
+            "tidings.toml:6: `ntfy.token` must be on one line and have no control characters",
+            "tidings.toml:9: `schedules[0].cron` never comes",
+            "tidings.toml:15: `schedules[1].timezone` must be an IANA time zone like \"Europe/Berlin\"",
+            "tidings.toml:21: `monitors[0].entity` is missing",
+            "tidings.toml:22: `monitors[1].metric` is missing; it is \"dead_letters\", \"active_messages\", \"latency_p99_seconds\" or \"dead_letter_share\"",
+        ],
+    );
+    good("[email]\nsmtp_url = \"smtps://mail.example?tls=required\"\n[[message_types]]\nname = \"any\"\nschema = {}\n");
+}
+
+// S002-65
+#[test]
+fn a_scheduled_message_of_an_unknown_type_is_a_matter_of_the_setting() {
+    let schedule =
+        "[[schedules]]\nname = \"s\"\nevery = \"1h\"\nmessage_type = \"brand_new\"\npayload = { text = \"x\" }\n";
+    assert!(bad(schedule).to_string().contains("schedules[0].message_type"));
+    assert!(good(&format!("allow_unknown_types = true\n{schedule}")).allow_unknown_types);
 }

@@ -12,23 +12,23 @@ use super::senders::{self, Sent};
 use super::targets;
 use crate::app::Services;
 use crate::audit;
+use crate::bus::push;
 use crate::channel::Outcome;
 use crate::channel::limiter::Health;
+use crate::ingest::{Arrival, Companions};
 use crate::messages::Message;
 use crate::messages::record::{Lease, to_millis};
 use crate::messages::transition::{Refused, Stored, Transition};
 
 /// Added to the longest attempt: recording its outcome takes time, too.
 const LEASE_SPARE: Duration = Duration::from_secs(60);
-/// The longest attempt: an e-mail to many recipients.
-const LONGEST: Duration = Duration::from_secs(600);
 /// How often the outcome is recorded anew when the store is busy. After that the lease runs out, and it is sent again.
 const RECORD_TRIES: u32 = 5;
 
 /// No lease lasts longer.
 #[must_use]
 pub fn longest_lease() -> Duration {
-    LONGEST + LEASE_SPARE
+    senders::LONGEST + LEASE_SPARE
 }
 
 /// What came of looking at a message.
@@ -96,7 +96,8 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>) 
         Some(why) => (Outcome::reject(why).into(), Health::Untried),
         None => {
             let started = services.clock.monotonic();
-            let sent = send(services, &taken).await;
+            let timeout = messages.policy_of(&taken.message).timeout;
+            let sent = services.senders.attempt(&taken.message, timeout, services.clock.now()).await;
             let took = services.clock.monotonic().saturating_sub(started);
             services.metrics.delivery.attempted(&taken.message.channel, &sent.outcome, took);
             let health = sent.outcome.health();
@@ -110,7 +111,8 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>) 
 /// The message in our hands, or `None` if somebody else was faster.
 async fn take_up(desk: &Desk, stored: Stored, now: Timestamp) -> Result<Option<Stored>, Error> {
     let services = &desk.services;
-    let lease = longest(services, &stored) + LEASE_SPARE;
+    let timeout = services.messages.policy_of(&stored.message).timeout;
+    let lease = senders::longest(timeout, stored.message.pending_recipients().len()) + LEASE_SPARE;
     let until = now.saturating_add(lease).unwrap_or(Timestamp::MAX);
     let transition = services.messages.transition_of(stored, Input::TakenUp, now, |message| {
         let owner = desk.owner.clone();
@@ -127,25 +129,6 @@ async fn take_up(desk: &Desk, stored: Stored, now: Timestamp) -> Result<Option<S
         Err(error) if error.conflict_on(0).is_some() => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-async fn send(services: &Services, taken: &Stored) -> Sent {
-    let now = services.clock.now();
-    let limit = longest(services, taken);
-    let sending = services.senders.send(&taken.message, now);
-    match tokio::time::timeout(limit, sending).await {
-        Ok(sent) => sent,
-        Err(_) => {
-            let recipients = taken.message.recipients.clone();
-            Sent { outcome: Outcome::retry(format!("took longer than {} s", limit.as_secs_f64())), recipients }
-        }
-    }
-}
-
-/// An e-mail has as many tries as it has recipients.
-fn longest(services: &Services, stored: &Stored) -> Duration {
-    let copies = u32::try_from(stored.message.pending_recipients().len()).unwrap_or(u32::MAX).max(1);
-    services.messages.policy_of(&stored.message).timeout.saturating_mul(copies).min(LONGEST)
 }
 
 /// Stores what came of an attempt; gives the moment of the next one.
@@ -187,6 +170,10 @@ async fn record(desk: &Desk, taken: Stored, sent: Sent) -> Result<Option<Timesta
                 count(services, &after.message);
                 services.metrics.delivery.recorded(&after.message, services.clock.now());
                 services.messages.recorded.send_modify(|count| *count += 1);
+                if after.message.delivery.status.is_final() && push::stands_for_another(&after.message) {
+                    // Nobody may listen.
+                    let _ = services.messages.pushed.send(message_id.clone());
+                }
                 return Ok(due);
             }
             // Our lease ran out and somebody else has it: the outcome is theirs to find.
@@ -221,8 +208,8 @@ fn count(services: &Services, message: &Message) {
     }
 }
 
-/// The other side asks not to be called again: what came of the message, the disabled target and the audit log's entry
-/// are one transaction.
+/// The other side asks not to be called again: what came of the message, the disabled target, the audit log's entry and
+/// the event that rules can tell people of are one transaction.
 async fn disable(
     services: &Services,
     message: &Message,
@@ -231,12 +218,25 @@ async fn disable(
     now: Timestamp,
 ) -> Result<(), Error> {
     let destination = senders::destination(message);
-    let Some((id, write)) = targets::disable(message, &destination, reason, now) else {
+    // Of several that were under way, the first one tells.
+    let known = targets::disabled(&*services.store, message).await?.is_some();
+    let Some((id, write)) = targets::disable(message, &destination, reason, now).filter(|_| !known) else {
         return services.store.transact(writes).await;
     };
     writes.push(write);
     tracing::warn!(destination, target = id, reason, "a webhook target is disabled");
     let details = serde_json::json!({ "destination": destination, "reason": reason, "message_id": message.message_id });
+    let event = targets::disabled_event(message, &id, &destination, reason, now);
     let action = audit::Action::new("target.disable", "target", id).details(details);
-    services.audit.record_with("tidings", &message.correlation_id, action, writes).await.map(drop)
+    let told = services.audit.record_within("tidings", &message.correlation_id, action, |mut log| {
+        log.extend(writes.iter().cloned());
+        let arrival = Arrival { envelope: event.clone(), with: Companions { writes: log, ..Companions::default() } };
+        async {
+            for outcome in services.ingest.accept_each(vec![arrival]).await? {
+                outcome?;
+            }
+            Ok(())
+        }
+    });
+    told.await.map(drop)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use reqwest::Url;
 use serde_json::Value;
@@ -16,6 +17,11 @@ use crate::ingest::Ingest;
 use crate::messages::record::{Message, Recipient};
 use crate::outbound::{self, Outbound};
 use crate::tickets::Tickets;
+
+/// The longest attempt: an e-mail to many recipients.
+pub const LONGEST: Duration = Duration::from_secs(600);
+/// Each copy keeps to its own limit; this is for what is between them.
+const SPARE: Duration = Duration::from_secs(5);
 
 /// What a channel that cannot be set up answers: a sentence for the operator.
 type Ready<T> = Result<T, String>;
@@ -93,11 +99,21 @@ impl Senders {
         Self { audit_log: Ok(audit_log::Sender::new(alerts, ingest)), ..self }
     }
 
-    /// Makes one attempt.
+    /// Makes one attempt, which may take that long; an e-mail has as many tries as it has recipients.
+    pub async fn attempt(&self, message: &Message, timeout: Duration, now: Timestamp) -> Sent {
+        if message.channel == "email" {
+            return self.mail(message, timeout, now).await;
+        }
+        let sending = tokio::time::timeout(timeout, self.send(message, now));
+        let late = || Outcome::retry(format!("took longer than {} s", timeout.as_secs_f64())).into();
+        sending.await.unwrap_or_else(|_| late())
+    }
+
+    /// The same for as long as it takes.
     pub async fn send(&self, message: &Message, now: Timestamp) -> Sent {
         let notice = message.notice(&self.public_url);
         match message.channel.as_str() {
-            "email" => self.mail(&notice, message, now).await,
+            "email" => self.mail(message, LONGEST, now).await,
             "ntfy" => {
                 let topic = message.target.get("topic").and_then(Value::as_str).unwrap_or_default();
                 self.push(&notice, topic, now).await.into()
@@ -165,13 +181,27 @@ impl Senders {
     pub async fn copies(&self, notice: &Notice, to: &[String], now: Timestamp) -> email::Report {
         match &self.email {
             Ok(sender) => sender.send(notice, to, now).await,
-            Err(why) => email::Report { recipients: to.iter().map(|to| (to.clone(), Outcome::reject(why))).collect() },
+            Err(why) => refused(to, why),
         }
     }
 
-    /// Only those of whom nothing is decided get a copy; nobody gets two.
-    async fn mail(&self, notice: &Notice, message: &Message, now: Timestamp) -> Sent {
-        let report = self.copies(notice, &message.pending_recipients(), now).await;
+    /// Only those of whom nothing is decided get a copy; nobody gets two. Who has got it is not forgotten because
+    /// somebody else takes too long.
+    async fn mail(&self, message: &Message, timeout: Duration, now: Timestamp) -> Sent {
+        let to = message.pending_recipients();
+        let report = match &self.email {
+            Ok(sender) => {
+                let notice = message.notice(&self.public_url);
+                let mut report = email::Report::default();
+                let sending = sender.send_within(timeout, &notice, &to, now, &mut report);
+                let limit = longest(timeout, to.len());
+                if tokio::time::timeout(limit + SPARE, sending).await.is_err() {
+                    report.give_up(&to, &format!("not tried within {} s", limit.as_secs_f64()));
+                }
+                report
+            }
+            Err(why) => refused(&to, why),
+        };
         let mut recipients = message.recipients.clone();
         for (recipient, outcome) in &report.recipients {
             let delivered = outcome.is_delivered();
@@ -179,17 +209,31 @@ impl Senders {
                 recipients.insert(recipient.clone(), Recipient { delivered, detail: outcome.text().to_owned() });
             }
         }
-        let mut refused = message.recipients.iter().filter(|(_, known)| !known.delivered).peekable();
+        // Whoever was refused in an earlier attempt is part of what came of it.
+        let refused = message.recipients.iter().filter(|(_, known)| !known.delivered);
+        let refused: Vec<_> = refused.map(|(to, known)| format!("{to}: {}", known.detail)).collect();
+        let with = |error: String| std::iter::once(error).chain(refused.iter().cloned()).collect::<Vec<_>>().join("; ");
         let outcome = match report.outcome() {
-            // Delivered to the rest, but somebody was refused in an earlier attempt.
-            Outcome::Delivered { .. } if refused.peek().is_some() => {
-                let texts: Vec<_> = refused.map(|(to, known)| format!("{to}: {}", known.detail)).collect();
-                Outcome::reject(texts.join("; "))
+            outcome if refused.is_empty() => outcome,
+            Outcome::Delivered { .. } => Outcome::reject(refused.join("; ")),
+            Outcome::Retry { after, error, code } => Outcome::Retry { after, error: with(error), code },
+            Outcome::Reject { error, code, disable_target } => {
+                Outcome::Reject { error: with(error), code, disable_target }
             }
-            outcome => outcome,
         };
         Sent { outcome, recipients }
     }
+}
+
+/// Nobody gets anything, for this reason.
+fn refused(to: &[String], why: &str) -> email::Report {
+    email::Report { recipients: to.iter().map(|to| (to.clone(), Outcome::reject(why))).collect() }
+}
+
+/// How long an attempt with so many copies may take.
+#[must_use]
+pub fn longest(timeout: Duration, copies: usize) -> Duration {
+    timeout.saturating_mul(u32::try_from(copies).unwrap_or(u32::MAX).max(1)).min(LONGEST)
 }
 
 impl From<Outcome> for Sent {

@@ -4,12 +4,17 @@
 use std::sync::LazyLock;
 
 use ring::digest::{SHA256, digest};
+use tidings_core::envelope::Envelope;
 use tidings_core::time::{Timestamp, iso_millis};
 use tidings_store::{Change, Condition, Error, Item, Key, KeyKind, Query, Store, Table, Write};
+use uuid::Uuid;
 
 use crate::messages::record::Message;
 
 const DISABLED: &str = "disabled";
+/// The event that says that a target was disabled, and where it comes from.
+pub const DISABLED_EVENT: &str = "webhook.disabled";
+pub const SOURCE: &str = "tidings/delivery";
 
 #[must_use]
 pub fn table() -> &'static Table {
@@ -50,6 +55,33 @@ pub fn disable(message: &Message, destination: &str, reason: &str, now: Timestam
         .with("since", iso_millis(now))
         .with("message_id", &message.message_id);
     Some((id, Write::put(table(), item)))
+}
+
+/// What tells of it: the one notice that there is, for whoever has a rule for it.
+#[must_use]
+pub fn disabled_event(message: &Message, id: &str, destination: &str, reason: &str, now: Timestamp) -> Envelope {
+    let name = format!("webhook disabled\n{id}\n{}", message.message_id);
+    let correlation_id = if message.correlation_id.is_empty() { &message.message_id } else { &message.correlation_id };
+    let data = serde_json::json!({
+        "targetId": id,
+        "destination": destination,
+        "reason": reason,
+        "messageId": message.message_id,
+        "messageType": message.message_type,
+        "rule": message.rule,
+        "summary": format!("{destination} asked not to be called any more: {reason}"),
+    });
+    Envelope {
+        event_id: Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).to_string(),
+        event_type: DISABLED_EVENT.to_owned(),
+        event_version: "1.0".to_owned(),
+        event_timestamp: now,
+        correlation_id: correlation_id.clone(),
+        source: Some(SOURCE.to_owned()),
+        subject: Some(destination.to_owned()),
+        data: data.to_string(),
+        extensions: Vec::new(),
+    }
 }
 
 /// The write that lets a target be called again.

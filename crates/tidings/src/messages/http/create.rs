@@ -68,6 +68,12 @@ fn compose(
     now: Timestamp,
 ) -> Result<Stored, Vec<FieldError>> {
     let key = read::cancel_key(fields);
+    let correlation = read::correlation_id(fields);
+    // What the body says of itself is more exact than what its request says.
+    let origin = match &correlation {
+        Ok(Some(correlation_id)) => Origin { correlation_id, ..origin },
+        _ => origin,
+    };
     let composed = match read::request(fields) {
         Ok(request) => {
             let cancel_key = key.as_ref().ok().cloned().flatten();
@@ -83,9 +89,11 @@ fn compose(
             Err(errors)
         }
     };
-    match (composed, key) {
-        (Ok(made), Ok(_)) => Ok(made),
-        (composed, key) => Err(composed.err().into_iter().flatten().chain(key.err()).collect()),
+    match (composed, key, correlation) {
+        (Ok(made), Ok(_), Ok(_)) => Ok(made),
+        (composed, key, correlation) => {
+            Err(composed.err().into_iter().flatten().chain(key.err()).chain(correlation.err()).collect())
+        }
     }
 }
 

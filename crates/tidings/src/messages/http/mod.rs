@@ -52,6 +52,7 @@ pub fn routes() -> Vec<Route> {
                 Param("stage", "dev, stage or prod; default the installation's"),
                 Param("status", "created, queued, processing, completed or failed"),
                 Param("message_type", "A type"),
+                Param("correlation_id", "An id; GET /trace/{correlationId} has more"),
                 Param("from", "Not made before this date or time"),
                 Param("to", "Not made after this date or time; a date means its whole day"),
                 Param("limit", "1 to 100, default 50"),
@@ -150,11 +151,12 @@ async fn page(
         params.refuse("status", "must be created, queued, processing, completed or failed");
     }
     let message_type = name_param(&mut params, "message_type");
+    let correlation_id = name_param(&mut params, "correlation_id");
     let (from, to) = (params.time("from", End::Start), params.time("to", End::Finish));
     if from.zip(to).is_some_and(|(from, to)| from > to) {
         params.refuse("from", "must not be after `to`");
     }
-    let filter = Filter { stage, status, message_type, from, to };
+    let filter = Filter { stage, status, message_type, correlation_id, from, to };
     let mut asked = Asked::read(&services.sealer, &caller, "/api/messages", &filter, params)?;
     let (limit, after) = (asked.limit, asked.after.take());
     let (found, next) = list::page(&*services.store, &services.messages.table, &filter, limit, after).await?;
@@ -168,7 +170,8 @@ async fn metrics(State(services): State<Services>, mut params: Params) -> Result
     let store = &*services.store;
     let counts = counters::by_state(store, &stage).await?;
     let ended = counters::last_day(store, &stage, services.clock.now()).await?;
-    let filter = Filter { stage: stage.clone(), status: None, message_type: None, from: None, to: None };
+    let filter =
+        Filter { stage: stage.clone(), status: None, message_type: None, correlation_id: None, from: None, to: None };
     let failed = Filter { status: Some(Status::Failed), ..filter.clone() };
     let (recent, _) = list::page(store, &services.messages.table, &filter, RECENT, None).await?;
     let (failed, _) = list::page(store, &services.messages.table, &failed, FAILED, None).await?;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 use tidings_core::envelope::{FieldError, check_name};
 use tidings_core::json;
+use tidings_core::limits::CORRELATION_CHARS;
 use tidings_core::time::Timestamp;
 
 use crate::http::{JsonText, Problem};
@@ -56,6 +57,21 @@ pub fn cancel_key(fields: &Map<String, Value>) -> Result<Option<String>, FieldEr
         },
         Some(_) => Err(FieldError::new("key", "must be a string")),
     }
+}
+
+/// The correlation id that a body gives, under either of its names (SX-03).
+pub fn correlation_id(fields: &Map<String, Value>) -> Result<Option<&str>, FieldError> {
+    for name in ["correlation_id", "correlationId"] {
+        return match fields.get(name) {
+            None | Some(Value::Null) => continue,
+            Some(Value::String(id)) => match check_name(id, CORRELATION_CHARS) {
+                Ok(()) => Ok(Some(id)),
+                Err(why) => Err(FieldError::new(name, why)),
+            },
+            Some(_) => Err(FieldError::new(name, "must be a string")),
+        };
+    }
+    Ok(None)
 }
 
 /// S002-05

@@ -19,6 +19,8 @@ pub(super) struct NewMessageBody {
     pub(super) stage: Option<String>,
     /// Not before this time.
     deliver_at: Option<String>,
+    /// Default: the request's.
+    correlation_id: Option<String>,
     /// By which it can be cancelled, with all others of the same key: 1 to 128 characters.
     key: Option<String>,
 }

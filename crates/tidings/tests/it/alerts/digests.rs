@@ -133,3 +133,58 @@ async fn the_mail_is_what_the_templates_say() {
     assert!(mail.contains("<script>{{ 7 * 7 }}</script> at 1772362800: http"), "{mail}");
     assert!(mail.contains("<i>&lt;script&gt;{{ 7 * 7 }}&lt;"), "{mail}");
 }
+
+// S000-48, S003-104: each event's outcome and timeline have the mail that tells of it, and the mail has them in order.
+#[tokio::test]
+async fn a_digest_is_in_the_outcome_and_trace_of_each_event() {
+    let sink = Sink::start(&[]);
+    let server = server_with(|config| {
+        smtp(config, sink.port);
+        config.process_alerts.digest_seconds = 600;
+    })
+    .await;
+    let client = server.client();
+    // Sent in another order than they happened.
+    for n in [3, 0, 5, 1, 4, 2] {
+        let at = format!("2026-03-01T11:00:{n:02}Z");
+        let event = json!({ "details": format!("change {n}"), "timestamp": at });
+        send(&client, &audit_event_with(&format!("e-{n}"), event)).await;
+    }
+    assert_eq!(client.get("/events/e-0").await.expect(200).json()["outcome"]["messages"], json!([]));
+    server.clock.advance(Duration::from_secs(600));
+    assert_eq!(digests(&server).await, 1);
+    deliver(&server).await;
+    let mail = text(&sink.mails()[0]);
+    let places: Vec<_> = (0..6).map(|n| mail.find(&format!("change {n}")).unwrap()).collect();
+    assert!(places.is_sorted(), "{places:?}");
+    let message = client.get("/api/messages").await.json()["items"][0]["message_id"].clone();
+    for n in 0..6 {
+        let event = client.get(&format!("/events/e-{n}")).await.expect(200).json();
+        let told = &event["outcome"]["messages"];
+        assert_eq!((&told[0]["message_id"], &told[0]["status"]), (&message, &json!("completed")), "{event}");
+        assert_eq!((told.as_array().unwrap().len(), &event["outcome"]["totals"]["messages"]), (1, &json!(1)));
+        assert_eq!(told[0]["attempts"][0]["outcome"], "delivered");
+        let trace = client.get(&format!("/trace/corr-e-{n}")).await.expect(200).json();
+        let steps = trace["items"].as_array().unwrap();
+        let mails: Vec<_> = steps.iter().filter(|step| step["kind"] == "message").collect();
+        assert_eq!((mails.len(), &mails[0]["id"]), (1, &message), "{trace}");
+        assert_eq!(steps.last().unwrap()["id"], message, "it came last");
+    }
+}
+
+// S000-48: a change that is alone in its digest is told as it would be without one.
+#[tokio::test]
+async fn a_digest_of_one_has_the_alerts_own_subject() {
+    let sink = Sink::start(&[]);
+    let server = server_with(|config| {
+        smtp(config, sink.port);
+        config.process_alerts.digest_seconds = 60;
+    })
+    .await;
+    send(&server.client(), &audit_event("e-1")).await;
+    server.clock.advance(Duration::from_secs(60));
+    assert_eq!(digests(&server).await, 1);
+    deliver(&server).await;
+    let mail = text(&sink.mails()[0]);
+    assert!(mail.contains("Subject: Process change: "), "{mail}");
+}

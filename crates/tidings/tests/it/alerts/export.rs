@@ -99,8 +99,10 @@ async fn the_command_says_what_is_wrong() {
     let server = server().await;
     server.client().post(INGEST, &audit_event("e-1")).await.expect(202);
     let directory = tempfile::tempdir().unwrap();
-    let ended = export(&server, directory.path(), &["--from", "yesterday"]).await.expect(1);
-    assert!(ended.sentence().contains("startDate must be a date"), "{ended:?}");
+    let ended = export(&server, directory.path(), &["--from", "2026-13-01"]).await.expect(2);
+    assert!(ended.stderr.contains("--from") && ended.stderr.contains("must be a date as in 2026-01-31"), "{ended:?}");
+    let ended = export(&server, directory.path(), &["--from", "2026-03-01", "--to", "2026-01-01"]).await.expect(1);
+    assert!(ended.sentence().contains("startDate must not be after endDate"), "{ended:?}");
     let ended = export(&server, directory.path(), &["-o", "no/such/place.csv"]).await.expect(1);
     assert!(ended.sentence().contains("cannot write"), "{ended:?}");
     export(&server, directory.path(), &["--format", "xml"]).await.expect(2);

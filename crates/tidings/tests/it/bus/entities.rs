@@ -28,7 +28,8 @@ async fn the_seeds_entities_are_declared_from_the_start() {
         ("domain-events-topic/subscriptions/notifications-sub", "servicerequest.status.changed"),
         ("system-events-topic/subscriptions/auditing-sub", "audit.action.occurred"),
     ] {
-        assert_eq!(client.get(&format!("/bus/{path}")).await.json()["rules"][0]["key"], key);
+        let rules = client.get(&format!("/bus/{path}")).await.json()["rules"].clone();
+        assert!(rules[0]["sql"].as_str().unwrap().contains(&format!("'{key}'")), "{rules}");
     }
     client.delete("/bus/ocr-processing-queue").await.problem(409);
     client.put("/bus/ocr-processing-queue", &json!({ "lockSeconds": 100 })).await.expect(200);
@@ -36,6 +37,30 @@ async fn the_seeds_entities_are_declared_from_the_start() {
     let server = server.restart().await;
     let ocr = server.client_with(&token).get("/bus/ocr-processing-queue").await.json();
     assert_eq!(ocr["lockSeconds"], 100, "what was changed stays changed");
+}
+
+// What an earlier release declared is renewed, with what was changed beside it; a subscription's own rules stay.
+#[tokio::test]
+async fn the_rules_of_an_earlier_release_are_renewed() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let of = |key: &str| {
+        json!({ "lockSeconds": 77, "rules": [{ "name": "routing-key", "key": key },
+            { "name": "event-type", "correlation": { "properties": { "eventType": key } } }] })
+    };
+    let (notices, audit) = (
+        "/bus/domain-events-topic/subscriptions/notifications-sub",
+        "/bus/system-events-topic/subscriptions/auditing-sub",
+    );
+    let rules = client.get(notices).await.json()["rules"].clone();
+    client.put(notices, &of("servicerequest.status.changed")).await.expect(200);
+    client.put(audit, &of("audit.#")).await.expect(200);
+    let token = server.admin_token().to_owned();
+    let server = server.restart().await;
+    let client = server.client_with(&token);
+    let renewed = client.get(notices).await.json();
+    assert_eq!((&renewed["rules"], &renewed["lockSeconds"]), (&rules, &json!(77)));
+    assert_eq!(client.get(audit).await.json()["rules"][0]["key"], "audit.#");
 }
 
 #[tokio::test]

@@ -73,10 +73,19 @@ enum At {
 struct Known {
     at: At,
     deliveries: u32,
+    /// Deliveries that ended with it deferred, which is no failure.
+    deferrals: u32,
     key: String,
     /// The order in which they came to wait.
     order: u64,
     sequence: u64,
+}
+
+impl Known {
+    /// Whether it failed as often as it may.
+    fn is_doomed(&self) -> bool {
+        self.deliveries - self.deferrals >= MAX_DELIVERIES
+    }
 }
 
 struct Lock {
@@ -161,6 +170,11 @@ impl World {
         self.locks.values().map(|lock| lock.id.as_str()).collect()
     }
 
+    /// The keys of which one is out, deferred ones included.
+    fn busy(&self) -> BTreeSet<&str> {
+        self.locks.values().map(|lock| self.messages[&lock.id].key.as_str()).collect()
+    }
+
     /// Messages that wait, in the order in which they came.
     fn waiting(&self) -> Vec<(&String, &Known)> {
         let mut waiting: Vec<_> = self.messages.iter().filter(|(_, known)| known.at == At::Waiting).collect();
@@ -171,17 +185,22 @@ impl World {
     /// What a receiver could have now: all that wait, or the first of each key that is free.
     fn available(&self) -> Vec<String> {
         let locked = self.locked();
+        let busy = self.busy();
         let mut keys = BTreeSet::new();
         let mut available = Vec::new();
         for (id, known) in self.waiting() {
             let is_locked = locked.contains(id.as_str());
-            if !is_locked && known.deliveries >= MAX_DELIVERIES {
+            if !is_locked && known.is_doomed() {
                 // Delivered too often before a crash: it is dead-lettered instead, and holds nobody up.
                 continue;
             }
             let free = match self.ordered {
                 false => !is_locked,
-                true => keys.insert(known.key.clone()) && !is_locked && !self.paused.contains_key(&known.key),
+                true => {
+                    keys.insert(known.key.clone())
+                        && !busy.contains(known.key.as_str())
+                        && !self.paused.contains_key(&known.key)
+                }
             };
             if free {
                 available.push(id.clone());
@@ -223,6 +242,7 @@ impl World {
             let known = Known {
                 at: deliver_at.map_or(At::Waiting, At::Scheduled),
                 deliveries: 0,
+                deferrals: 0,
                 key: message.session_id.unwrap(),
                 order: self.next,
                 sequence: sent.sequence,
@@ -253,11 +273,15 @@ impl World {
     async fn receive_deferred(&mut self, which: usize) {
         let deferred: Vec<_> = self.messages.iter().filter(|(_, known)| known.at == At::Deferred).collect();
         let Some((id, known)) = deferred.get(which % deferred.len().max(1)) else { return };
-        let (id, sequence, locked) = ((*id).clone(), known.sequence, self.locked().contains(id.as_str()));
+        let (id, sequence) = ((*id).clone(), known.sequence);
+        let taken_already = match self.ordered {
+            false => self.locked().contains(id.as_str()),
+            true => self.busy().contains(known.key.as_str()),
+        };
+        // It failed too often, the last time with a crash: it is dead-lettered instead.
+        let doomed = known.is_doomed() && !self.locked().contains(id.as_str());
         let taken = self.line().receive_deferred(&[sequence], None).await.unwrap();
-        // Delivered too often before a crash: it is dead-lettered instead.
-        let doomed = known.deliveries >= MAX_DELIVERIES;
-        assert_eq!(taken.len(), usize::from(!locked && !doomed), "{id}");
+        assert_eq!(taken.len(), usize::from(!taken_already && !doomed), "{id}");
         let until = self.later(LOCK_SECONDS);
         for taken in taken {
             let known = self.messages.get_mut(&id).unwrap();
@@ -298,7 +322,10 @@ impl World {
         match how {
             How::Complete => self.messages.get_mut(&lock.id).unwrap().at = At::Done,
             How::DeadLetter => self.messages.get_mut(&lock.id).unwrap().at = At::Dead,
-            How::Defer => self.messages.get_mut(&lock.id).unwrap().at = At::Deferred,
+            How::Defer => {
+                let known = self.messages.get_mut(&lock.id).unwrap();
+                (known.at, known.deferrals) = (At::Deferred, known.deferrals + 1);
+            }
             How::Abandon { delay } => self.fail(&lock.id, delay, due),
             How::Renew => {}
         }
@@ -308,7 +335,7 @@ impl World {
     fn fail(&mut self, id: &str, delay: u64, now: Timestamp) {
         let due = now.saturating_add(Duration::from_secs(delay)).unwrap();
         let known = self.messages.get_mut(id).unwrap();
-        if known.deliveries >= MAX_DELIVERIES {
+        if known.is_doomed() {
             known.at = At::Dead;
         } else if known.at == At::Deferred || delay == 0 {
             // It stays where it is.
@@ -361,8 +388,7 @@ impl World {
     async fn learn_of_doomed(&mut self) {
         let dead = self.stored("dead").await;
         for (id, known) in &mut self.messages {
-            if matches!(known.at, At::Waiting | At::Deferred) && known.deliveries >= MAX_DELIVERIES && dead.contains(id)
-            {
+            if matches!(known.at, At::Waiting | At::Deferred) && known.is_doomed() && dead.contains(id) {
                 known.at = At::Dead;
             }
         }

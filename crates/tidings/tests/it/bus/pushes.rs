@@ -1,8 +1,13 @@
 //! Push subscriptions: where a message goes is decided when it goes.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use super::{counts, send};
+use serde_json::{Value, json};
+use tidings::messages::deliver::Deliverer;
+
+use super::{counts, receive, send, settle};
+use crate::channels::http_server::{Asked, Reply, Server};
+use crate::messages::quiet;
 use crate::support::{Client, TestServer};
 
 const PATH: &str = "/bus/t/subscriptions/p";
@@ -45,7 +50,8 @@ async fn after_a_change_only_the_new_endpoint_gets_messages() {
     let got = client.post(&format!("{PATH}/receive"), &json!({ "waitSeconds": 10 })).await.expect(200).json();
     assert_eq!((&got["messages"][0]["body"], &got["messages"][0]["deliveryCount"]), (&json!("m2"), &json!(1)));
     assert_eq!(handed_over(&client, 2).await.len(), 2);
-    assert_eq!(counts(&client, "t/subscriptions/p").await["locked"], 1);
+    settle(&client, "t/subscriptions/p", &got["messages"][0], json!({ "action": "complete" })).await;
+    assert_eq!(counts(&client, "t/subscriptions/p").await["outgoing"], 1, "what was handed over has not arrived");
 }
 
 // A secret that is not shown can be kept, but only for the address that it is for.
@@ -90,4 +96,138 @@ async fn what_is_handed_over_has_the_properties_of_the_message() {
     assert!(broker.get("LockToken").is_none(), "{broker}");
     assert_eq!(headers["priority"], "\"High\"");
     assert!(!headers.contains_key("webhook-id"));
+}
+
+/// A server that delivers when the test says so, and a push subscription to `hook` with these settings.
+async fn pushing(hook: &Server, mut settings: Value) -> TestServer {
+    let server = TestServer::start_with(|config| quiet(config, "http://127.0.0.1:9")).await;
+    let client = server.client();
+    client.put("/bus/t", &json!({ "kind": "topic" })).await.expect(201);
+    settings["push"] = json!({ "url": hook.url("/") });
+    client.put(PATH, &settings).await.expect(201);
+    server
+}
+
+async fn deliver(server: &TestServer) {
+    Deliverer::new(&server.services, "webhook").drain().await.unwrap();
+}
+
+/// Waits until a count of the subscription is this.
+async fn becomes(client: &Client, name: &str, wanted: u64) {
+    for _ in 0..5000 {
+        if counts(client, "t/subscriptions/p").await[name] == wanted {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("{name} did not become {wanted}: {}", counts(client, "t/subscriptions/p").await);
+}
+
+async fn post(client: &Client, body: &str, session: &str) {
+    let properties = json!({ "SessionId": session }).to_string();
+    client.post_with("/bus/t/messages", &[("brokerproperties", &properties)], body.to_owned()).await.expect(201);
+}
+
+fn text(asked: &Asked) -> String {
+    String::from_utf8(asked.body.clone()).unwrap()
+}
+
+// S003-83: the next message of a key is sent when the one before has arrived, whatever that takes; others do not wait.
+#[tokio::test]
+async fn an_ordered_subscription_pushes_one_of_a_key_at_a_time() {
+    let tries = std::sync::atomic::AtomicU32::new(0);
+    let hook = Server::start(move |asked| {
+        let fails = text(asked) == "a0" && tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 2;
+        Reply::status(if fails { 500 } else { 200 })
+    })
+    .await;
+    let retry = json!({ "strategy": "fixed", "baseSeconds": 7, "maxSeconds": 7, "jitter": false });
+    let server = pushing(&hook, json!({ "ordered": true, "maxDeliveryCount": 3, "retry": retry })).await;
+    let client = server.client();
+    for (body, session) in [("a0", "a"), ("a1", "a"), ("b0", "b"), ("a2", "a")] {
+        post(&client, body, session).await;
+    }
+    for _ in 0..2 {
+        let mut handed: Vec<_> = handed_over(&client, 2).await.into_iter().map(|(body, _)| body).collect();
+        handed.sort_by_key(ToString::to_string);
+        assert_eq!(handed, [json!("a0"), json!("b0")], "a1 waits for a0");
+        deliver(&server).await;
+        becomes(&client, "outgoing", 1).await;
+        // Its subscription says when it is tried again.
+        server.clock.advance(Duration::from_secs(6));
+        deliver(&server).await;
+        server.clock.advance(Duration::from_secs(1));
+    }
+    for (handed, outgoing) in [(2, 2), (3, 3), (4, 4)] {
+        handed_over(&client, handed).await;
+        deliver(&server).await;
+        becomes(&client, "outgoing", outgoing).await;
+    }
+    let asked: Vec<_> = hook.asked().iter().map(text).filter(|body| body.starts_with('a')).collect();
+    assert_eq!(asked, ["a0", "a0", "a0", "a1", "a2"]);
+    assert_eq!(counts(&client, "t/subscriptions/p").await["deadLettered"], 0);
+}
+
+// S003-93 to S003-98: what cannot be pushed is a dead letter of its subscription, after maxDeliveryCount attempts or at
+// once, and of nobody else.
+#[tokio::test]
+async fn what_cannot_be_pushed_is_a_dead_letter_of_its_subscription() {
+    let hook = Server::start(|asked| Reply::status(if text(asked) == "later" { 503 } else { 400 })).await;
+    let retry = json!({ "strategy": "fixed", "baseSeconds": 5, "maxSeconds": 5, "jitter": false });
+    let server = pushing(&hook, json!({ "maxDeliveryCount": 2, "retry": retry })).await;
+    let client = server.client();
+    send(&client, "t", "later").await;
+    send(&client, "t", "never").await;
+    handed_over(&client, 2).await;
+    deliver(&server).await;
+    becomes(&client, "deadLettered", 1).await;
+    server.clock.advance(Duration::from_secs(5));
+    deliver(&server).await;
+    becomes(&client, "deadLettered", 2).await;
+    let counts = counts(&client, "t/subscriptions/p").await;
+    assert_eq!((&counts["active"], &counts["locked"], &counts["outgoing"]), (&json!(0), &json!(0), &json!(0)));
+    assert_eq!(hook.asked().len(), 3);
+    let letters = client.get("/dead-letters").await.expect(200).json();
+    assert_eq!(letters["items"].as_array().unwrap().len(), 2, "one for each: {letters}");
+    let dead = receive(&client, "t/subscriptions/p/$deadletterqueue", 5).await;
+    let shown: Vec<_> = dead
+        .iter()
+        .map(|dead| (&dead["body"], &dead["deadLetter"]["reason"], &dead["deadLetter"]["deliveries"]))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            (&json!("never"), &json!("PushRefused"), &json!(1)),
+            (&json!("later"), &json!("MaxDeliveryCountExceeded"), &json!(2)),
+        ]
+    );
+    assert_eq!(dead[1]["attempts"].as_array().unwrap().len(), 2);
+    assert!(dead[1]["deadLetter"]["description"].as_str().unwrap().contains("503"), "{}", dead[1]);
+    // Sent again, it is pushed again.
+    let path = "/bus/t/subscriptions/p/$deadletterqueue";
+    for dead in &dead {
+        settle(&client, "t/subscriptions/p/$deadletterqueue", dead, json!({ "action": "abandon" })).await;
+    }
+    client.post(&format!("{path}/resubmit"), &json!({ "all": true })).await.expect(200);
+    handed_over(&client, 4).await;
+}
+
+// After a restart what is under way is found, and neither sent nor counted twice; its lock never ran out.
+#[tokio::test]
+async fn what_is_under_way_survives_a_restart() {
+    let hook = Server::start(|_| Reply::status(200)).await;
+    let server = pushing(&hook, json!({ "maxDeliveryCount": 1, "lockSeconds": 10 })).await;
+    send(&server.client(), "t", "once").await;
+    handed_over(&server.client(), 1).await;
+    server.clock.advance(Duration::from_secs(3600));
+    server.services.bus.settle_time().await.unwrap();
+    assert_eq!(counts(&server.client(), "t/subscriptions/p").await["locked"], 1);
+    let server = server.restart().await.restart().await;
+    let client = server.client();
+    becomes(&client, "locked", 1).await;
+    deliver(&server).await;
+    becomes(&client, "outgoing", 1).await;
+    assert_eq!(handed_over(&client, 1).await.len(), 1);
+    assert_eq!(hook.asked().len(), 1);
+    assert_eq!(counts(&client, "t/subscriptions/p").await["deadLettered"], 0);
 }

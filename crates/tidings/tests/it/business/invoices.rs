@@ -108,15 +108,64 @@ async fn what_cannot_be_read_fails_clearly_and_the_next_is_read() {
     assert!(refused["error"].as_str().unwrap().contains("127.0.0.1"), "{refused}");
 }
 
+/// The time until the next attempt goes by.
+async fn next_attempt(server: &TestServer) {
+    until(server, "/bus/ocr-processing-queue", |seen| seen["counts"]["scheduled"] == 1).await;
+    server.advance(1);
+    server.services.bus.settle_time().await.unwrap();
+}
+
+async fn ends(client: &Client) -> Vec<Value> {
+    let events = client.get("/events?limit=100").await.expect(200).json()["items"].clone();
+    let is_end = |event: &&Value| event["eventType"].as_str().unwrap().starts_with("invoice.");
+    events.as_array().unwrap().iter().filter(is_end).cloned().collect()
+}
+
+// S003-12, S003-13: what is tried again has not failed; its end is told once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_tesseract_is_said_on_the_invoice() {
+async fn a_missing_tesseract_is_said_on_the_invoice_which_fails_with_the_last_attempt() {
     let files = tempfile::tempdir().unwrap();
     render(files.path());
     let server = TestServer::start_with(|config| config.invoices.tesseract = "no-such-tesseract".to_owned()).await;
     let client = server.client();
     let made = upload(&client, &files.path().join("plain.png"), "c").await;
+    for attempt in 1..=6 {
+        let seen = until(&server, &path(&made), |invoice| !invoice["error"].is_null()).await;
+        assert!(seen["error"].as_str().unwrap().contains("\"no-such-tesseract\" is not installed"), "{seen}");
+        if attempt < 6 {
+            until(&server, "/bus/ocr-processing-queue", |seen| seen["counts"]["scheduled"] == 1).await;
+            let seen = client.get(&path(&made)).await.expect(200).json();
+            assert_eq!((&seen["status"], ends(&client).await.len()), (&json!("processing"), 0), "{attempt}");
+            next_attempt(&server).await;
+        }
+    }
     let failed = until(&server, &path(&made), |invoice| invoice["status"] == "failed").await;
-    assert!(failed["error"].as_str().unwrap().contains("\"no-such-tesseract\" is not installed"), "{failed}");
+    let letters = json!({ "max": 1, "waitSeconds": 60 });
+    let letters = client.post("/bus/ocr-processing-queue/$deadletterqueue/receive", &letters).await.expect(200).json();
+    assert_eq!(letters["messages"][0]["properties"]["DeadLetterReason"], "MaxDeliveryCountExceeded", "{letters}");
+    let ends = ends(&client).await;
+    assert_eq!((ends.len(), &ends[0]["eventType"]), (1, &json!("invoice.failed")));
+    assert_eq!((&ends[0]["data"]["error"], &ends[0]["correlationId"]), (&failed["error"], &json!("c")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tesseract_that_comes_back_reads_what_waits() {
+    let files = tempfile::tempdir().unwrap();
+    render(files.path());
+    let tesseract = files.path().join("tesseract");
+    let program = tesseract.to_str().unwrap().to_owned();
+    let server = TestServer::start_with(|config| config.invoices.tesseract = program).await;
+    let client = server.client();
+    let made = upload(&client, &files.path().join("plain.png"), "c").await;
+    let waits = until(&server, &path(&made), |invoice| !invoice["error"].is_null()).await;
+    assert_eq!(waits["status"], "processing");
+    let found = std::process::Command::new("sh").args(["-c", "command -v tesseract"]).output().unwrap();
+    std::os::unix::fs::symlink(String::from_utf8(found.stdout).unwrap().trim(), &tesseract).unwrap();
+    next_attempt(&server).await;
+    let read = until(&server, &path(&made), |invoice| invoice["status"] != "processing").await;
+    assert_eq!((&read["status"], &read["error"]), (&json!("processed"), &Value::Null));
+    let ends = ends(&client).await;
+    assert_eq!((ends.len(), &ends[0]["eventType"]), (1, &json!("invoice.processed")));
 }
 
 #[tokio::test]

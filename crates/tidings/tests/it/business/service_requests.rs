@@ -131,10 +131,40 @@ async fn bad_requests_are_refused_with_every_field() {
     client.get(&format!("/service-requests/{OTHER}")).await.problem(404);
     client.patch(&format!("/service-requests/{OTHER}"), &json!({ "status": "x" })).await.problem(404);
     assert_eq!(client.get("/service-requests/7").await.bad_fields(), ["serviceRequestId"]);
+    let both = client.patch("/service-requests/7", &json!({ "status": 7 })).await;
+    assert_eq!(both.bad_fields(), ["serviceRequestId", "status"]);
     server.client_for(&["tickets"]).await.get(&path(&request)).await.problem(403);
     // SX-09
     let headers = [("content-type", "application/json"), ("idempotency-key", "k")];
     let body = json!({ "userId": USER, "description": "once" }).to_string();
     let first = client.post_with("/service-requests", &headers, body.clone()).await.expect(201).json();
     assert_eq!(client.post_with("/service-requests", &headers, body).await.expect(201).json(), first);
+}
+
+// S003-27: a user is the same in capitals, through every door.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_case_of_a_uuid_does_not_count() {
+    let server = lively(|_| {}).await;
+    let client = server.client();
+    let request = make(&client, &USER.to_uppercase()).await;
+    assert_eq!(request["userId"], USER);
+    client.patch(&path(&request), &json!({ "status": "closed" })).await.expect(200);
+    let event = json!({ "eventType": "ServiceRequestStatusChanged",
+        "data": { "serviceRequestId": OTHER.to_uppercase(), "userId": USER.to_uppercase(), "newStatus": "closed" } });
+    client.send(&event).await;
+    let headers = [("content-type", "application/json")];
+    client.post_with("/bus/domain-events-topic/messages", &headers, event.to_string()).await.expect(201);
+    until(&server, "/api/messages?status=completed", |list| list["items"].as_array().unwrap().len() == 3).await;
+    let store = &*server.services.store;
+    assert_eq!((entries(store, USER).await.len(), pushes(&server, USER).await.len()), (3, 3));
+    assert!(entries(store, &USER.to_uppercase()).await.is_empty());
+    let action =
+        json!({ "actionType": "login", "targetEntity": "door", "targetEntityId": "7", "userId": USER.to_uppercase() });
+    client.send(&json!({ "eventType": "CriticalActionOccurred", "data": action })).await;
+    let log = until(&server, "/audit-log?entity=door", |log| !log["items"].as_array().unwrap().is_empty()).await;
+    assert_eq!(log["items"][0]["user"], USER);
+    for user in [USER.to_owned(), USER.to_uppercase()] {
+        let found = client.get(&format!("/audit-log?user={user}")).await.expect(200).json();
+        assert_eq!(found["items"], log["items"], "{user}");
+    }
 }

@@ -114,6 +114,7 @@ async fn the_time_can_be_configured_and_bad_transfers_are_refused() {
         (json!({}), vec!["productId", "fromUserId", "toUserId"]),
         (json!({ "productId": "p", "fromUserId": FROM, "toUserId": FROM }), vec!["productId", "toUserId"]),
         (json!({ "productId": PRODUCT, "fromUserId": FROM, "toUserId": TO, "status": "accepted" }), vec!["status"]),
+        (json!({ "productId": PRODUCT, "fromUserId": FROM, "toUserId": FROM.to_uppercase() }), vec!["toUserId"]),
     ] {
         assert_eq!(client.post("/transfers", &body).await.bad_fields(), fields, "{body}");
     }
@@ -127,4 +128,53 @@ async fn the_time_can_be_configured_and_bad_transfers_are_refused() {
     let headers = [("content-type", "application/json"), ("idempotency-key", "k")];
     let first = client.post_with("/transfers", &headers, body().to_string()).await.expect(201).json();
     assert_eq!(client.post_with("/transfers", &headers, body().to_string()).await.expect(201).json(), first);
+}
+
+// S003-30, S003-36: who says that a transfer has expired is not believed before it has, and it expires all the same then.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_can_end_a_transfer_before_its_time() {
+    let server = TestServer::start().await;
+    let sender = server.client_for(&["ingest"]).await;
+    let client = server.client();
+    let transfer = make(&sender).await;
+    let own = client.get("/bus/transfer-expiration-queue/peek?state=scheduled").await.expect(200).json();
+    let id = transfer["transferRequestId"].as_str().unwrap();
+    let event = json!({ "eventType": "OwnershipTransferExpired", "data": { "transferRequestId": id } });
+    let named = |event_id: String| {
+        let mut event = event.clone();
+        event["eventId"] = event_id.into();
+        event
+    };
+    for event in [event.clone(), named(format!("transfer-expiry-{id}")), named(id.to_owned())] {
+        sender.send(&event).await;
+    }
+    let headers = [("content-type", "application/json")];
+    sender.post_with("/bus/transfer-expiration-queue/messages", &headers, event.to_string()).await.expect(201);
+    until(&server, "/bus/transfer-expiration-queue", |seen| {
+        seen["counts"]["active"] == 0 && seen["counts"]["locked"] == 0
+    })
+    .await;
+    assert_eq!(client.get(&path(&transfer)).await.expect(200).json(), transfer);
+    let after = client.get("/bus/transfer-expiration-queue/peek?state=scheduled").await.expect(200).json();
+    assert_eq!(after["items"], own["items"], "one message waits, and it is the transfer's own");
+    assert_eq!(client.get("/dead-letters").await.expect(200).json()["items"], json!([]));
+    pass(&server, 72).await;
+    until(&server, &path(&transfer), |transfer| transfer["status"] == "expired").await;
+}
+
+// S003-40: the clock goes back between the delivery and the look at it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expiry_that_comes_too_early_comes_again() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let transfer = make(&client).await;
+    // As if it had been delivered already.
+    let key = transfer["transferRequestId"].as_str().unwrap();
+    client.delete(&format!("/bus/transfer-expiration-queue/scheduled?key={key}")).await;
+    assert_eq!(scheduled(&client).await, 0);
+    client.send(&json!({ "eventType": "OwnershipTransferExpired", "data": { "transferRequestId": key } })).await;
+    until(&server, "/bus/transfer-expiration-queue", |seen| seen["counts"]["scheduled"] == 1).await;
+    assert_eq!(client.get(&path(&transfer)).await.expect(200).json()["status"], "pending");
+    pass(&server, 72).await;
+    until(&server, &path(&transfer), |transfer| transfer["status"] == "expired").await;
 }

@@ -22,7 +22,7 @@ fn credentials() -> Credentials {
     Credentials::from_variables(given).unwrap()
 }
 
-async fn send(server: &Server, credentials: Credentials) -> Report {
+fn sender(server: &Server, credentials: Credentials) -> Sender {
     let config = Email {
         transport: Transport::Ses,
         from: "Ops <ops@example.com>".to_owned(),
@@ -31,8 +31,12 @@ async fn send(server: &Server, credentials: Credentials) -> Report {
         ..Email::default()
     };
     let outbound = Outbound::trusted_with(quick()).unwrap();
-    let sender = Sender::new(&config, std::path::Path::new("unused"), Some(credentials), outbound).unwrap();
-    sender.send(&notice(), &["a@example.net".to_owned(), "b@example.net".to_owned()], now()).await
+    Sender::new(&config, std::path::Path::new("unused"), Some(credentials), outbound).unwrap()
+}
+
+async fn send(server: &Server, credentials: Credentials) -> Report {
+    let to = ["a@example.net".to_owned(), "b@example.net".to_owned()];
+    sender(server, credentials).send(&notice(), &to, now()).await
 }
 
 /// Signs what arrived with the key it should have been signed with.
@@ -93,4 +97,19 @@ async fn errors_are_told_apart() {
         assert_eq!(matches!(outcome, Outcome::Retry { .. }), again, "{kind}: {outcome:?}");
         assert!(outcome.text().contains(&format!("SES answered {status}: {kind} because")), "{outcome:?}");
     }
+}
+
+// S000-50: one call that hangs is that recipient's trouble, within the limit of one copy.
+#[tokio::test]
+async fn a_call_that_hangs_keeps_nobody_else_from_their_mail() {
+    let server = Server::start(|asked| {
+        let body = String::from_utf8_lossy(&asked.body).into_owned();
+        if body.contains("a@example.net") { Reply::Hang } else { amazon(asked) }
+    })
+    .await;
+    let sender = sender(&server, credentials()).with_timeout(std::time::Duration::from_millis(500));
+    let to = ["a@example.net".to_owned(), "b@example.net".to_owned()];
+    let report = sender.send(&notice(), &to, now()).await;
+    assert_eq!((report.delivered(), report.pending()), (vec![to[1].clone()], vec![to[0].clone()]), "{report:?}");
+    assert!(report.outcome().text().contains("a@example.net: no answer within 0.5 s"), "{report:?}");
 }

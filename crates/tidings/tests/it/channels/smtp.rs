@@ -130,3 +130,19 @@ async fn a_dead_server_is_tried_again() {
     let report = send("smtp://127.0.0.1:1?tls=none", &notice(), &["ok", "okay"]).await;
     assert_eq!(report.pending().len(), 2, "{report:?}");
 }
+
+// S000-50: whoever waits no longer for the rest still knows who has got a copy.
+#[tokio::test]
+async fn an_attempt_that_is_cut_short_keeps_what_it_knows() {
+    let sink = Sink::start(&[]);
+    let sender = sender(&format!("smtp://127.0.0.1:{}?tls=none", sink.port));
+    let to = ["ok", "bad", "hang", "okay"].map(|who| format!("{who}@example.net"));
+    let mut report = Report::default();
+    let (notice, now) = (notice(), now());
+    let sending = sender.send_within(Duration::from_secs(600), &notice, &to, now, &mut report);
+    assert!(tokio::time::timeout(Duration::from_secs(2), sending).await.is_err());
+    report.give_up(&to, "too late");
+    let outcomes: Vec<_> = report.recipients.iter().map(|(_, outcome)| code(outcome)).collect();
+    assert_eq!(outcomes, [("delivered", None), ("reject", Some(550)), ("retry", None), ("retry", None)]);
+    assert_eq!(report.pending(), ["hang@example.net", "okay@example.net"]);
+}

@@ -319,3 +319,39 @@ crate::support::on_dynamodb! {
     a_message_has_the_seeds_attributes,
     a_message_is_gone_after_90_days,
 }
+
+// S002-65
+#[tokio::test]
+async fn an_unknown_type_is_refused_unless_that_is_allowed() {
+    let body = json!({ "message_type": "brand_new", "payload": { "text": "x", "n": 1 } });
+    let schedule = json!({ "every": "15m", "message_type": "brand_new", "payload": { "text": "x" } });
+    let strict = TestServer::start().await;
+    assert_eq!(strict.client().post("/api/messages", &body).await.bad_fields(), ["message_type"]);
+    assert_eq!(strict.client().put("/api/schedules/s", &schedule).await.bad_fields(), ["message_type"]);
+    let server = TestServer::start_with(|config| config.allow_unknown_types = true).await;
+    let client = server.client();
+    assert_eq!(client.post("/api/messages", &body).await.expect(201).json()["message_type"], "brand_new");
+    client.put("/api/schedules/s", &schedule).await.expect(201);
+    let bad = json!({ "message_type": "brand_new", "payload": { "priority": "loud" } });
+    assert_eq!(client.post("/api/messages", &bad).await.bad_fields(), ["payload.priority"]);
+}
+
+// SX-03: a correlation id is the same thing wherever it stands, and messages are found by it.
+#[tokio::test]
+async fn a_correlation_id_in_the_body_counts() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let with = |name: &str, id: Value| json!({ "message_type": "reminder", "payload": { "text": "x" }, name: id });
+    for (name, id) in [("correlation_id", "c-body"), ("correlationId", "c-camel")] {
+        let made = client.post("/api/messages", &with(name, id.into())).await.expect(201).json();
+        assert_eq!(made["correlation_id"], id);
+        let found = client.get(&format!("/api/messages?correlation_id={id}")).await.expect(200).json();
+        assert_eq!(found["items"].as_array().unwrap().len(), 1);
+        assert_eq!(found["items"][0]["message_id"], made["message_id"]);
+    }
+    for bad in [json!(7), json!(""), json!("c\n"), json!("x".repeat(129))] {
+        assert_eq!(client.post("/api/messages", &with("correlation_id", bad)).await.bad_fields(), ["correlation_id"]);
+    }
+    let none = client.get("/api/messages?correlation_id=c-body&status=failed").await.expect(200).json();
+    assert_eq!(none["items"], json!([]));
+}

@@ -190,3 +190,40 @@ async fn a_backlog_takes_no_more_memory_than_the_window() {
         assert!(most <= 1024 + 128, "{channel}: {most} of 3000");
     }
 }
+
+// SX-14: a target is disabled with a notice: an event, which a rule takes to people like any other.
+#[tokio::test]
+async fn a_disabled_target_is_told_of() {
+    let hook = Server::start(|_| Reply::status(410)).await;
+    let server = hooks().await;
+    let client = server.client();
+    let rule = json!({
+        "pattern": { "eventType": ["webhook.disabled"], "source": ["tidings/delivery"] },
+        "targets": [{ "channel": "inbox", "users": ["ops"] }],
+        "title": "{{ data.summary }}",
+    });
+    client.put("/rules/gone", &rule).await.expect(201);
+    let made = [
+        store(&server.services, "webhook", json!({ "url": hook.url("/secret") })).await,
+        store(&server.services, "webhook", json!({ "url": hook.url("/secret") })).await,
+    ];
+    Deliverer::new(&server.services, "webhook").drain().await.unwrap();
+    let told = client.get("/notifications?user=ops").await.expect(200).json();
+    let title = told["items"][0]["title"].as_str().unwrap();
+    assert!(title.contains(&hook.url("")) && title.contains("410") && !title.contains("secret"), "{title}");
+    let events = client.get("/events?type=webhook.disabled").await.expect(200).json();
+    let events = events["items"].as_array().unwrap();
+    assert!(!events.is_empty() && events.len() <= hook.asked().len(), "{events:?}");
+    let disabled = client.get("/channels/webhook/disabled").await.expect(200).json();
+    assert_eq!(events[0]["data"]["targetId"], disabled["items"][0]["id"]);
+    for made in &made {
+        assert_eq!(status_of(&server.services, made).await, "failed");
+    }
+    assert_eq!(client.get("/audit-log/verify").await.json()["ok"], true);
+    // Another one to the same target changes nothing more.
+    let count = events.len();
+    store(&server.services, "webhook", json!({ "url": hook.url("/secret") })).await;
+    Deliverer::new(&server.services, "webhook").drain().await.unwrap();
+    let events = client.get("/events?type=webhook.disabled").await.expect(200).json();
+    assert_eq!(events["items"].as_array().unwrap().len(), count);
+}

@@ -104,3 +104,38 @@ async fn later_attempts_go_to_the_pending_alone() {
     assert_eq!(shown["recipients"]["bad@a.example"]["delivered"], false);
     assert_eq!(shown["recipients"].get("temp@a.example"), None, "never decided");
 }
+
+// S000-50: the limit of `[delivery]` is that of each copy; who has got one is not mailed again because another one hangs.
+#[tokio::test]
+async fn who_has_it_is_not_mailed_again_because_another_one_hangs() {
+    let sink = crate::channels::smtp_sink::Sink::start(&[]);
+    let url = format!("smtp://127.0.0.1:{}?tls=none", sink.port);
+    let server = mail(|config| {
+        config.email.transport = tidings::config::email::Transport::Smtp;
+        config.email.smtp_url = Some(Secret::new(url));
+        config.delivery.max_retries = 2;
+        config.delivery.timeout_seconds = 0.5;
+    })
+    .await;
+    let to = json!({ "to": ["ok@a.example", "hang@a.example", "bad@a.example", "okay@a.example"] });
+    let made = store(&server.services, "email", to).await;
+    let mut deliverer = Deliverer::new(&server.services, "email");
+    for _ in 0..3 {
+        deliverer.drain().await.unwrap();
+        server.clock.advance(seconds(16.0));
+    }
+    let said = sink.said();
+    let asked = |who: &str| said.iter().filter(|line| line["rcpt"] == format!("{who}@a.example")).count();
+    assert_eq!((asked("ok"), asked("okay"), asked("bad"), asked("hang")), (1, 1, 1, 3));
+    let shown = server.client().get(&format!("/api/messages/{}", made.message_id)).await.expect(200).json();
+    assert_eq!((&shown["status"], &shown["retry_count"]), (&json!("failed"), &json!(2)));
+    assert_eq!(shown["recipients"]["okay@a.example"]["delivered"], true);
+    let attempts = shown["attempts"].as_array().unwrap();
+    for attempt in attempts {
+        let error = attempt["error"].as_str().unwrap();
+        assert!(error.contains("hang@a.example: no answer within 0.5 s"), "{attempt}");
+    }
+    // Whoever was refused for good is named to the end.
+    let reason = shown["error_message"].as_str().unwrap();
+    assert!(reason.contains("bad@a.example: ") && reason.contains("hang@a.example: "), "{reason}");
+}

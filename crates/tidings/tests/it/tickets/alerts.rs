@@ -1,13 +1,22 @@
 //! Tickets that rules open.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tidings::messages::deliver::Deliverer;
+use tidings_store::faults::{Faulty, Moment};
+use tidings_store::limits::ITEM_BYTES;
+use tidings_store::memory::Memory;
+use tidings_store::{Key, Store};
 
 use super::{id_of, texts};
-use crate::support::TestServer;
+use crate::support::{self, TestServer};
 
 async fn rig(more: Value) -> TestServer {
-    let server = TestServer::start().await;
+    rigged(TestServer::start().await, more).await
+}
+
+async fn rigged(server: TestServer, more: Value) -> TestServer {
     let mut rule = json!({ "pattern": { "eventType": ["disk.full"] },
         "targets": [{ "channel": "ticket", "caller": "monitoring" }],
         "title": "Disk full on {{ data.host }}", "text": "{{ data.used }} % used" });
@@ -72,6 +81,72 @@ async fn a_storm_of_alerts_is_one_ticket_with_comments() {
         assert!(first || texts(stormy).iter().any(|text| text.ends_with(&said)), "{used}");
     }
     assert_eq!(stormy["comments"][0]["author"], "rule:disks");
+}
+
+// S004-43, S004-45: several alerts see room for one more; one becomes a comment, the others go into the next ticket.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ticket_that_fills_up_in_a_storm_loses_no_alert() {
+    let clock = support::server::clock();
+    let store = Arc::new(Faulty::new(Arc::new(Memory::new(clock.clone()))));
+    let server = TestServer::over(store.clone(), clock).await;
+    let text = format!("{{{{ data.used }}}} {}", "\u{20ac}".repeat(3_900));
+    let server = rigged(server, json!({ "dedupe_key": "disks", "text": text })).await;
+    let client = server.client();
+    let (mut sent, room) = (0, 11_950);
+    let full = loop {
+        alarm(&server, "web-1", sent).await;
+        deliver(&server).await;
+        sent += 1;
+        let ticket = &tickets(&server).await[0];
+        let item = store.get(tidings::tickets::table(), &Key::new(id_of(ticket))).await.unwrap().unwrap();
+        if item.size() + 2 * room > ITEM_BYTES {
+            assert!(item.size() + room < ITEM_BYTES, "there is room for one");
+            break id_of(ticket);
+        }
+    };
+    for used in sent..sent + 4 {
+        alarm(&server, "web-1", used).await;
+    }
+    let page = client.get("/api/messages?limit=100").await.expect(200).json();
+    let waits = |message: &&Value| message["status"] != "completed";
+    let ids = page["items"].as_array().unwrap().iter().filter(waits).map(|m| m["message_id"].as_str().unwrap());
+    let gate = store.hold(Moment::Before);
+    let mut sending = Vec::new();
+    for id in ids {
+        let (services, stored) = (server.services.clone(), server.services.messages.get(id).await.unwrap().unwrap());
+        sending.push(tokio::spawn(async move {
+            let now = services.clock.now();
+            services.senders.send(&stored.message, now).await.outcome
+        }));
+    }
+    assert_eq!(sending.len(), 4);
+    gate.arrived(4).await;
+    gate.open();
+    for outcome in sending {
+        let outcome = outcome.await.unwrap();
+        assert!(outcome.is_delivered(), "{outcome:?}");
+    }
+    let mut all = Vec::new();
+    // Large tickets have a page each.
+    let mut found = Vec::new();
+    let mut next = Some(String::new());
+    while let Some(cursor) = next {
+        let cursor = if cursor.is_empty() { cursor } else { format!("&cursor={cursor}") };
+        let page = client.get(&format!("/tickets?caller=monitoring{cursor}")).await.expect(200).json();
+        found.extend(page["tickets"].as_array().unwrap().clone());
+        next = page["cursor"].as_str().map(ToOwned::to_owned);
+    }
+    assert_eq!(found.len(), 2);
+    for ticket in &found {
+        let comments = texts(ticket).into_iter();
+        let said = comments.chain([ticket["issue_description"].as_str().unwrap()]);
+        let number = |text: &str| text.split("\n\n").nth(1).unwrap().split(' ').next().unwrap().parse::<u64>().unwrap();
+        let numbers: Vec<_> = said.map(number).collect();
+        assert_eq!(numbers.len() as u64, if id_of(ticket) == full { sent + 1 } else { 3 });
+        all.extend(numbers);
+    }
+    all.sort_unstable();
+    assert_eq!(all, (0..sent + 4).collect::<Vec<_>>());
 }
 
 // S004-45: the rule's own key decides, and a ticket that is off the desk is not written to.

@@ -1,10 +1,14 @@
 //! Comments: at the end, in order, none lost.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use tidings_store::faults::{Faulty, Moment};
+use tidings_store::memory::Memory;
 use tidings_store::{Item, Write};
 
 use super::{comment, desk, id_of, look, open, texts};
-use crate::support::Client;
+use crate::support::{Client, TestServer, server};
 
 // S004-13 to S004-15, S004-21
 #[tokio::test]
@@ -54,6 +58,9 @@ async fn bad_comments_are_refused() {
     ] {
         assert_eq!(agent.post(&path, &body).await.bad_fields(), fields, "{body}");
     }
+    // The path is judged with the body.
+    let both = agent.post("/tickets/zz/comments", &json!({ "comment_text": "" })).await;
+    assert_eq!(both.bad_fields(), ["ticket_id", "comment_text"]);
     assert_eq!(look(&agent, &ticket).await, ticket);
     comment(&agent, &ticket, &"x".repeat(4000)).await;
     comment(&agent, &ticket, &"x".repeat(3999)).await;
@@ -124,6 +131,41 @@ async fn a_full_ticket_says_so_and_loses_nothing() {
     assert_eq!(texts(&look(&agent, &ticket).await).len(), added);
     comment(&agent, &ticket, "a short one still fits").await;
     assert_eq!(server.client().stored().await.len(), added + 2);
+}
+
+// S004-24, S004-43: several see room for one more; it is one that gets it, and the others hear why they do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ticket_that_others_fill_meanwhile_says_so() {
+    let clock = server::clock();
+    let store = Arc::new(Faulty::new(Arc::new(Memory::new(clock.clone()))));
+    let server = TestServer::over(store.clone(), clock).await;
+    let agent = server.client_for(&["tickets"]).await;
+    let ticket = open(&agent, "c").await;
+    let (path, text) = (format!("/tickets/{}/comments", id_of(&ticket)), "\u{20ac}".repeat(4000));
+    let most = 400 * 1024 / (12_000 + 100);
+    for _ in 1..most {
+        comment(&agent, &ticket, &text).await;
+    }
+    let gate = store.hold(Moment::Before);
+    let writers: Vec<_> = (0..4)
+        .map(|_| {
+            let (agent, path, body) = (agent.clone(), path.clone(), json!({ "comment_text": text }));
+            tokio::spawn(async move { agent.post(&path, &body).await })
+        })
+        .collect();
+    gate.arrived(4).await;
+    gate.open();
+    let mut answers = Vec::new();
+    for writer in writers {
+        let answer = writer.await.unwrap();
+        if answer.status != 201 {
+            assert!(answer.problem(409)["detail"].as_str().unwrap().contains("400 KB"));
+        }
+        answers.push(answer.status);
+    }
+    answers.sort_unstable();
+    assert_eq!(answers, [201, 409, 409, 409]);
+    assert_eq!(texts(&look(&agent, &ticket).await).len(), most);
 }
 
 crate::support::on_dynamodb! {
