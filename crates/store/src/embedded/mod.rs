@@ -1,8 +1,8 @@
 //! The embedded engine: items, items kept apart, and index entries in three fjall keyspaces under one journal.
 //!
-//! `layout` is the data directory, `keys` and `codec` the bytes, `plan` what happens before the committer,
-//! `commit` the one thread that decides, `writer` what writes (`beside` it, if it is much), `read` the queries, `sweep` what removes expired items, `backup` the
-//! way out and back in.
+//! `layout` is the data directory, `keys` and `codec` the bytes, `plan` what happens before the committer, `commit` the one
+//! thread that decides, `writer` what writes (`beside` it, if it is much), `read` the queries, `sweep` what removes expired
+//! items, `backup` the way out and back in.
 
 mod absent;
 mod ahead;

@@ -27,10 +27,11 @@
 //! # How it is built
 //!
 //! `layout` is what lies where in the store. `lane`, `state` and `rest` decide, purely: a bounded window on each lane,
-//! locks, order, waits. `line` and `settle` carry it out, `timed` does what the clock demands, `worker` is the clock. `prepared` holds
-//! writes and what to tell the lines once they are durable. `entity`, `definition` and `manage` are queues, topics and
-//! subscriptions; `filter` decides who gets a copy, `fanout` makes those that are too many for one transaction; `desk` deals
-//! with dead letters, `letters` shows them at the desk for all, `history` keeps what became of messages.
+//! locks, order, waits. `line` and `settle` carry it out, `timed` does what the clock demands, `worker` is the clock.
+//! `prepared` holds writes and what to tell the lines once they are durable. `entity`, `definition` and `manage` are queues,
+//! topics and subscriptions, `push` and `pump` those that call an endpoint; `filter` decides who gets a copy, `fanout`
+//! makes those that are too many for one transaction; `desk` deals with dead letters, `letters` shows them at the desk for
+//! all, `history` keeps what became of messages.
 //!
 //! Durable are messages, deliveries, schedules and dead letters. Windows, locks and timers are in memory and die with
 //! the process: what was locked is delivered again, and counted.

@@ -144,7 +144,7 @@ impl Metrics {
         RouteMetrics { by_class, seconds: self.request_seconds.get_or_create_owned(&labels) }
     }
 
-    /// Counts events by result: one of [`EVENT_RESULTS`].
+    /// Counts events by result: one of `EVENT_RESULTS`.
     pub fn events(&self, result: &'static str, count: u64) {
         if result == "accepted" {
             self.tally.events(count);
@@ -154,7 +154,7 @@ impl Metrics {
         }
     }
 
-    /// Counts rules that matched by result: one of [`RULE_RESULTS`].
+    /// Counts rules that matched by result: one of `RULE_RESULTS`.
     pub fn rules(&self, result: &'static str, count: u64) {
         if count > 0 {
             self.rules.get_or_create(&ResultLabels { result }).inc_by(count);
