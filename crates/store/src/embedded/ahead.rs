@@ -4,7 +4,7 @@
 //! find blocks and to note them; over zeros that are on the disk already, a sync takes half as long. So every now and
 //! then the committer, between two commits, writes the next zeros itself.
 //!
-//! This is safe because of three things. Only the writer writes to the journal, and it is here now. What has
+//! This is safe because of three things. Only the committer's thread writes to the journal, and it is here now. What has
 //! been written is data from the start of the file on, so the first hole lies behind all of it. And nothing is written
 //! past the file's end: a journal that is appended to has no hole before it.
 

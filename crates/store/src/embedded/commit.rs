@@ -1,18 +1,19 @@
-//! The committer: the one thread that decides.
+//! The committer: the one thread that writes.
 //!
-//! It takes all transactions that are waiting, decides each in turn against what is stored, what the group before leaves
-//! behind, if that is still on its way, and what the ones before it in the same group do; and has the group written
-//! (`writer`). Nobody is answered before what the answer rests on is on disk.
+//! It takes all transactions that are waiting, decides each in turn against what is stored and what the ones
+//! before it in the same group leave behind, writes the group as one batch with one fsync, and only then answers
+//! all of them. A write or fsync that fails ends it for good: nothing is acknowledged any more, because after a
+//! failed fsync nobody can know what is on disk.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use fjall::Slice;
+use fjall::{Database, PersistMode, Slice};
 use tokio::sync::{mpsc, oneshot};
 
-use super::beside::Beside;
-use super::group::{Change, Group};
+use super::ahead::Ahead;
+use super::group::{Change, Group, Listed};
 use super::plan::{self, Action, Plan, Step};
-use super::writer::Answer;
 use super::{Keyspaces, Shared, keys};
 use crate::Error;
 use crate::codec;
@@ -23,6 +24,12 @@ use crate::item::Item;
 const GROUP_TRANSACTIONS: usize = 1024;
 const GROUP_BYTES: usize = 8 * 1024 * 1024;
 
+/// Bytes that may be in memory and not yet in tables: each keyspace's own share, twice.
+const UNWRITTEN_BYTES: u64 = 144 * 1024 * 1024;
+/// How long to wait for them between two looks, and how often.
+const HELD_BACK: Duration = Duration::from_millis(2);
+const HELD_BACK_TIMES: usize = 500;
+
 pub enum Request {
     Transact(Plan, oneshot::Sender<Result<(), Error>>),
     /// Transactions that have nothing to do with each other but come and are answered together.
@@ -32,10 +39,56 @@ pub enum Request {
 }
 
 pub struct Committer {
+    pub db: Database,
     pub spaces: Keyspaces,
     pub shared: Arc<Shared>,
     pub requests: mpsc::Receiver<Request>,
-    pub beside: Beside,
+    pub listed: Listed,
+    pub ahead: Ahead,
+    /// Where callers live. To wake many of them from inside costs less than to call each from outside.
+    pub callers: Option<tokio::runtime::Handle>,
+    /// For the negative control of the crash tests only: acknowledge what is not on disk yet.
+    pub acknowledge_before_fsync: bool,
+}
+
+/// What to tell a caller once the group is on disk, or is not.
+enum Answer {
+    One(oneshot::Sender<Result<(), Error>>, Result<(), Error>),
+    Each(oneshot::Sender<Vec<Result<(), Error>>>, Vec<Result<(), Error>>),
+    Swept(oneshot::Sender<Result<usize, Error>>, Result<usize, Error>),
+}
+
+impl Answer {
+    /// A caller who has gone does not hear it.
+    fn tell(self, written: &Result<(), Refusal>) {
+        let refusal = written.as_ref().err();
+        match self {
+            Self::One(reply, decided) => drop(reply.send(refusal.map_or(decided, |refusal| Err(refusal.into())))),
+            Self::Swept(reply, decided) => drop(reply.send(refusal.map_or(decided, |refusal| Err(refusal.into())))),
+            Self::Each(reply, mut decided) => {
+                for answer in &mut decided {
+                    if let Some(refusal) = refusal {
+                        *answer = Err(refusal.into());
+                    }
+                }
+                drop(reply.send(decided));
+            }
+        }
+    }
+}
+
+enum Refusal {
+    Full(String),
+    Broken(String),
+}
+
+impl From<&Refusal> for Error {
+    fn from(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::Full(why) => Self::Full(why.clone()),
+            Refusal::Broken(why) => Self::ReadOnly(why.clone()),
+        }
+    }
 }
 
 impl Committer {
@@ -43,23 +96,49 @@ impl Committer {
         let mut group = Group::default();
         while let Some(first) = self.requests.blocking_recv() {
             group.clear();
-            let mut answers = Vec::new();
-            self.decide(first, &mut group, &mut answers);
-            self.gather(&mut group, &mut answers);
-            let landed = self.beside.landed();
-            // Whoever came while the group before was on its way need not wait for the next.
-            self.gather(&mut group, &mut answers);
-            self.beside.carry_out(landed, &mut group, answers);
+            let mut answers: Vec<Answer> = Vec::new();
+            let mut next = Some(first);
+            while let Some(request) = next {
+                self.decide(request, &mut group, &mut answers);
+                let room = group.transactions < GROUP_TRANSACTIONS && group.bytes < GROUP_BYTES;
+                next = if room { self.requests.try_recv().ok() } else { None };
+            }
+            let (count, bytes) = (group.transactions, group.bytes);
+            let started = self.shared.clock.monotonic();
+            let outcome = self.write(&mut group, started);
+            if outcome.is_ok() {
+                self.shared.observer.committed(count, bytes, self.shared.clock.monotonic().saturating_sub(started));
+            }
+            let written = outcome.is_ok();
+            self.tell(answers, outcome);
+            if written {
+                self.ahead.committed(bytes);
+                self.hold_back();
+            }
         }
     }
 
-    /// Adds those who are waiting, while there is room.
-    fn gather(&mut self, group: &mut Group, answers: &mut Vec<Answer>) {
-        while group.transactions < GROUP_TRANSACTIONS
-            && group.bytes < GROUP_BYTES
-            && let Ok(request) = self.requests.try_recv()
-        {
-            self.decide(request, group, answers);
+    /// Waits while too much is in memory that the tables on disk do not have yet: who sends faster than they can be
+    /// written would fill the memory. For a while only, since whoever writes them may have failed, which the next commit
+    /// will hear.
+    fn hold_back(&self) {
+        for _ in 0..HELD_BACK_TIMES {
+            if self.db.write_buffer_size() <= UNWRITTEN_BYTES {
+                return;
+            }
+            std::thread::sleep(HELD_BACK);
+        }
+    }
+
+    fn tell(&self, answers: Vec<Answer>, outcome: Result<(), Refusal>) {
+        let tell = move || {
+            for answer in answers {
+                answer.tell(&outcome);
+            }
+        };
+        match &self.callers {
+            Some(callers) => drop(callers.spawn(async move { tell() })),
+            None => tell(),
         }
     }
 
@@ -126,7 +205,7 @@ impl Committer {
 
     /// The item under a key as the group so far leaves it, expired or not.
     fn item(&self, item_key: &Slice, apart: bool, group: &Group) -> Result<Option<Item>, Error> {
-        if let Some(changed) = group.item(item_key).or_else(|| self.beside.item(item_key)) {
+        if let Some(changed) = group.item(item_key) {
             return changed.map(|bytes| codec::decode(bytes)).transpose();
         }
         let bytes = self.spaces.items(apart).get(item_key).map_err(|e| Error::failed("cannot read an item", e))?;
@@ -158,6 +237,37 @@ impl Committer {
             group.lists_done.push(list_key);
         }
         Ok(swept)
+    }
+
+    fn write(&mut self, group: &mut Group, now: Duration) -> Result<(), Refusal> {
+        if let Some(why) = self.shared.broken() {
+            return Err(Refusal::Broken(why));
+        }
+        if group.is_empty() {
+            return Ok(());
+        }
+        if let Some(why) = self.shared.space.shortage(now) {
+            return Err(Refusal::Full(why));
+        }
+        let sequence = self.shared.next_sequence();
+        let mut batch = fjall::OwnedWriteBatch::with_capacity(self.db.clone(), group.writes_about());
+        group.write_to(&mut batch, &self.spaces, &mut self.listed, sequence);
+        batch.insert(&self.spaces.items, super::SEQUENCE_KEY, sequence.to_be_bytes().to_vec());
+        let mode = if self.acknowledge_before_fsync { PersistMode::Buffer } else { PersistMode::SyncData };
+        match batch.durability(Some(mode)).commit() {
+            Ok(()) => {
+                self.shared.committed(sequence);
+                Ok(())
+            }
+            Err(e) => {
+                let cause = match e {
+                    fjall::Error::Io(e) => e.to_string(),
+                    fjall::Error::Poisoned => "a background write failed".to_owned(),
+                    e => e.to_string(),
+                };
+                Err(Refusal::Broken(self.shared.break_down(&cause)))
+            }
+        }
     }
 }
 

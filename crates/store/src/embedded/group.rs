@@ -58,20 +58,6 @@ struct Pending {
     expires: Option<i64>,
 }
 
-/// The items of a group as it leaves them.
-#[derive(Default)]
-pub struct Behind {
-    places: FxHashMap<Slice, usize>,
-    bytes: Vec<Option<Slice>>,
-}
-
-impl Behind {
-    /// As [`Group::item`].
-    pub fn item(&self, item_key: &Slice) -> Option<Option<&Slice>> {
-        self.bytes.get(*self.places.get(item_key)?).map(Option::as_ref)
-    }
-}
-
 /// Entries of a group that start alike.
 #[derive(Default)]
 struct Crowd {
@@ -120,12 +106,6 @@ impl Group {
                 self.items.push(Pending { item_key, apart, bytes, gone, new, expires });
             }
         }
-    }
-
-    /// What the group leaves behind, for those who decide while it is on its way. The group itself forgets it.
-    pub fn behind(&mut self) -> Behind {
-        let bytes = self.items.iter().map(|pending| pending.bytes.clone()).collect();
-        Behind { places: std::mem::take(&mut self.places), bytes }
     }
 
     /// How many writes there will be, to make room for.

@@ -1,13 +1,12 @@
 //! The embedded engine: items, items kept apart, and index entries in three fjall keyspaces under one journal.
 //!
-//! `layout` is the data directory, `keys` and `codec` the bytes, `plan` what happens before the committer, `commit` the one
-//! thread that decides, `writer` what writes (`beside` it, if it is much), `read` the queries, `sweep` what removes expired
-//! items, `backup` the way out and back in.
+//! `layout` is the data directory, `keys` and `codec` the bytes, `plan` what happens before the committer,
+//! `commit` the one thread that writes, `read` the queries, `sweep` what removes expired items, `backup` the
+//! way out and back in.
 
 mod absent;
 mod ahead;
 mod backup;
-mod beside;
 mod commit;
 mod group;
 mod journal;
@@ -20,7 +19,6 @@ mod scratch;
 mod space;
 mod sweep;
 mod versions;
-mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -193,17 +191,16 @@ impl Embedded {
             broken: Mutex::new(None),
         });
         let (requests, receiver) = mpsc::channel(QUEUE);
-        let writer = writer::Writer {
+        let committer = Committer {
             db: db.clone(),
             spaces: spaces.clone(),
             shared: Arc::clone(&shared),
+            requests: receiver,
             listed: group::Listed::default(),
             ahead: ahead::Ahead::of(database),
             callers: options.callers.clone(),
             acknowledge_before_fsync: options.acknowledge_before_fsync,
         };
-        let (beside, writer) = beside::Beside::start(writer)?;
-        let committer = Committer { spaces: spaces.clone(), shared: Arc::clone(&shared), requests: receiver, beside };
         let (stop, stopped) = std::sync::mpsc::channel();
         let watched = Arc::clone(&shared);
         let committer = spawn("committer", move || {
@@ -211,8 +208,15 @@ impl Embedded {
             drop(stop);
         })?;
         let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &stopped))?;
-        let mut threads = vec![committer, writer, marker];
-        let going_through = go_through(&shared.tables, &spaces, &mut threads)?;
+        let mut threads = vec![committer, marker];
+        let mut going_through = Vec::new();
+        for (id, absent) in &shared.tables.absent {
+            let (stop, stopped) = std::sync::mpsc::channel();
+            let apart = shared.tables.of_item_key(&id.to_be_bytes()).is_some_and(|(_, ids)| ids.apart);
+            let (absent, items, id) = (Arc::clone(absent), spaces.items(apart).clone(), *id);
+            threads.push(spawn("absent", move || absent.go_through(&items, id, &stopped))?);
+            going_through.push(stop);
+        }
         Ok(Self { db, spaces, shared, requests: Some(requests), threads, going_through, _lock: lock })
     }
 
@@ -366,23 +370,6 @@ impl Tables {
     fn is_entry_list(&self, key: &[u8]) -> bool {
         key.first_chunk().is_some_and(|id| self.indexes.contains(&u16::from_be_bytes(*id)))
     }
-}
-
-/// Starts a thread for each table that has a filter, which fills it; dropping what this gives stops them.
-fn go_through(
-    tables: &Tables,
-    spaces: &Keyspaces,
-    threads: &mut Vec<std::thread::JoinHandle<()>>,
-) -> Result<Vec<std::sync::mpsc::Sender<()>>, Error> {
-    let mut stops = Vec::new();
-    for (id, absent) in &tables.absent {
-        let (stop, stopped) = std::sync::mpsc::channel();
-        let apart = tables.of_item_key(&id.to_be_bytes()).is_some_and(|(_, ids)| ids.apart);
-        let (absent, items, id) = (Arc::clone(absent), spaces.items(apart).clone(), *id);
-        threads.push(spawn("absent", move || absent.go_through(&items, id, &stopped))?);
-        stops.push(stop);
-    }
-    Ok(stops)
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>, Error> {

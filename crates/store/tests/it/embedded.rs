@@ -388,10 +388,10 @@ async fn below_the_reserve_writes_are_refused_and_reads_go_on() {
     assert!(store.get(&notes(), &Key::new("b")).await.unwrap().is_none());
 }
 
-/// Groups so large that each is on its way to disk while the next is decided: who comes second loses all the same, nothing
-/// is counted twice or forgotten, and all of it is there after opening again. (SX-09)
+/// Writers that race in large groups: who comes second loses, nothing is counted twice or forgotten, and all of it is there
+/// after opening again. (SX-09)
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_is_on_its_way_counts_for_who_comes_next() {
+async fn in_large_groups_each_is_won_once() {
     const WRITERS: usize = 4;
     const ROUNDS: usize = 8;
     const KEYS: usize = 20;
