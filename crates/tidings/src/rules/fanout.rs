@@ -3,7 +3,10 @@
 //! A crash loses nothing: the next start goes on at the cursor. Two nodes at the same job do no harm: every move is
 //! conditional on the one before. Keys follow from event and user, and an entry that is there already is passed over.
 
-use std::collections::{BTreeSet, VecDeque};
+mod progress;
+mod windows;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,14 +16,14 @@ use tidings_core::envelope::Envelope;
 use tidings_store::{Change, Error, Query, Store, Write, limits};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use uuid::Uuid;
+
+pub use progress::progress;
 
 use super::book::Book;
 use super::chunk::{Chunk, Flight, Piece};
 use super::exclude::Exclusions;
 use super::job::{self, Cursor, Job};
 use super::notice::{self, Destination, Notice, Occurrence, Settings};
-use super::outcome::Outcome;
 use super::rule::{Rule, Target};
 use super::template::Fields;
 use super::window::Windows;
@@ -180,79 +183,6 @@ impl Fanout {
             }
         }
         Ok(Moved::Yes)
-    }
-
-    /// Opens the window of the rule's fixed targets, or passes these over if it is open.
-    async fn open_window(&self, job: &mut Job, rule: &Rule, windows: &Windows<'_>) -> Result<Moved, Error> {
-        let into = Cursor { stage: 1, ..job.cursor.clone() };
-        let past = match rule.targets.iter().all(Target::is_fixed) {
-            true => Cursor { rule: job.cursor.rule + 1, ..Cursor::default() },
-            false => Cursor { quiet: true, ..into.clone() },
-        };
-        self.open_or_pass(job, rule, windows.open(windows.fixed()), into, past).await
-    }
-
-    /// Opens a window and moves the job on, or moves it past what the window keeps back.
-    async fn open_or_pass(
-        &self,
-        job: &mut Job,
-        rule: &Rule,
-        window: Write,
-        into: Cursor,
-        past: Cursor,
-    ) -> Result<Moved, Error> {
-        match self.store.transact(vec![job.moved(&into, 0, 0), window]).await {
-            Err(error) if error.conflict_on(0).is_none() && error.conflict_on(1).is_some() => {
-                self.pass_over(job, rule, past).await
-            }
-            result => settled(job, result, into),
-        }
-    }
-
-    /// Moves the job past what was told already.
-    async fn pass_over(&self, job: &mut Job, rule: &Rule, past: Cursor) -> Result<Moved, Error> {
-        self.metrics.rules("deduplicated", 1);
-        let write = job.noted(&past, "deduplicated", vec![rule.name.clone()]);
-        self.step(job, vec![write], past).await
-    }
-
-    /// Sends a message to those whose windows are not open.
-    async fn to_others(
-        &self,
-        job: &mut Job,
-        rule: &Rule,
-        message: &Message,
-        windows: &Windows<'_>,
-        past: Cursor,
-    ) -> Result<Moved, Error> {
-        let mut silent: BTreeSet<Uuid> = BTreeSet::new();
-        loop {
-            let mut message = message.clone();
-            let (opened, repeats) = windows.message(&mut message, |id| silent.contains(id));
-            if opened.is_empty() {
-                return self.pass_over(job, rule, past).await;
-            }
-            let chunk = Chunk { pieces: vec![Piece::Message(Box::new(message))], after: past.clone(), repeats };
-            let mut writes = self.writes(job, &chunk)?;
-            let first = writes.len();
-            writes.extend(opened.iter().map(|id| windows.open(*id)));
-            let result = self.store.transact(writes).await;
-            let there = |place: usize| result.as_ref().is_err_and(|error| error.conflict_on(place).is_some());
-            let known = silent.len();
-            silent.extend(opened.iter().enumerate().filter(|(place, _)| there(first + place)).map(|(_, id)| *id));
-            if silent.len() > known && !there(0) {
-                continue;
-            }
-            if there(1) && !there(0) {
-                // The message is there already.
-                let write = job.moved(&past, 0, 0);
-                return self.step(job, vec![write], past).await;
-            }
-            if result.is_ok() {
-                self.signals.created(chunk.pieces.iter().filter_map(Piece::message));
-            }
-            return settled(job, result, past);
-        }
     }
 
     /// Does one target of the present rule, from the cursor on.
@@ -541,32 +471,6 @@ impl Fanout {
         let result = self.store.transact(writes).await;
         settled(job, result, to)
     }
-}
-
-/// Completes an outcome with how far its job has come.
-pub async fn progress(store: &dyn Store, outcome: &mut Outcome) -> Result<(), Error> {
-    let Some(fanout) = &mut outcome.fanout else { return Ok(()) };
-    let Some(job) = store.get(job::table(), &job::key(&fanout.job)).await? else { return Ok(()) };
-    let number = |name: &str| job.int(name).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-    fanout.state = if job.get("open").is_some() { "open" } else { "done" }.to_owned();
-    (fanout.notifications, fanout.messages) = (number("notifications"), number("messages"));
-    fanout.repeats = number("repeats");
-    outcome.totals.notifications += fanout.notifications;
-    outcome.totals.messages += fanout.messages;
-    for (list, name) in [(&mut outcome.no_recipients, "no_recipients"), (&mut outcome.deduplicated, "deduplicated")] {
-        for rule in job::notes_in(&job, name) {
-            if !list.iter().any(|known| known == rule) {
-                list.push(rule.to_owned());
-            }
-        }
-    }
-    for (rule, error) in job::notes_in(&job, "errors").filter_map(|note| note.split_once('\n')) {
-        let known = outcome.rules.iter_mut().find(|known| known.name == rule);
-        if let Some(known) = known.filter(|known| known.errors.iter().all(|said| said != error)) {
-            known.errors.push(error.to_owned());
-        }
-    }
-    Ok(())
 }
 
 /// Moves our copy of the job along with the stored one.
