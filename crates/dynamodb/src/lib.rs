@@ -17,8 +17,8 @@
 //! harmless to repeat and is not: between an unseen first and a second, another node may have read the item,
 //! acted on it and removed it, and the repetition brings it back.
 //!
-//! Once an attempt has ended without a clear answer, the end of the budget gives [`Error::Failed`], because
-//! whether anything was written is not known; [`Error::Throttled`] is kept for the case that every attempt was
+//! Once an attempt has ended without a clear answer, the end of the budget gives [`Error::Unreachable`],
+//! because whether anything was written is not known; [`Error::Throttled`] is kept for the case that every attempt was
 //! turned away. What is assumed: a request whose connection we closed is not carried out any more once a later
 //! one with its token was answered.
 //!
@@ -33,6 +33,7 @@ mod counts;
 mod each;
 mod expression;
 mod failure;
+mod health;
 mod keys;
 mod options;
 mod read;
@@ -46,7 +47,7 @@ pub use options::{Identity, Options};
 pub use retry::Policy;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
@@ -58,6 +59,7 @@ use tidings_store::{Error, Health, Item, Key, Page, Query, Store, Table, Write};
 
 use crate::counts::{Counter, Counters};
 use crate::failure::{Failure, classify};
+use crate::health::Trouble;
 use crate::retry::Retry;
 use crate::transact::{Answer, Plan, cancelled};
 
@@ -71,8 +73,7 @@ pub struct Dynamo {
     names: BTreeSet<String>,
     clock: Arc<dyn Clock>,
     retry: Retry,
-    /// Why the last write was refused for good, until one succeeds.
-    trouble: Mutex<Option<String>>,
+    trouble: Trouble,
 }
 
 impl Dynamo {
@@ -91,7 +92,7 @@ impl Dynamo {
             names: tables.iter().map(|table| table.name().to_owned()).collect(),
             clock,
             retry: Retry { policy: options.retry, ids, counters },
-            trouble: Mutex::default(),
+            trouble: Trouble::default(),
         })
     }
 
@@ -162,26 +163,18 @@ impl Store for Dynamo {
     async fn get(&self, table: &Table, key: &Key) -> Result<Option<Item>, Error> {
         self.known(table)?;
         table.check_key(key)?;
-        let item = self.retry.run(|| Box::pin(self.get_once(table, key))).await?;
+        let item = self.trouble.heard(self.retry.run(|| Box::pin(self.get_once(table, key))).await)?;
         Ok(item.filter(|item| !table.is_expired(item, self.now())))
     }
 
     async fn query(&self, table: &Table, query: &Query) -> Result<Page, Error> {
         self.known(table)?;
         let index = query.check(table)?;
-        self.page(table, index, query).await
+        self.trouble.heard(self.page(table, index, query).await)
     }
 
     async fn transact(&self, writes: Vec<Write>) -> Result<(), Error> {
-        let result = self.carry_out(writes).await;
-        let trouble = match &result {
-            Ok(()) => None,
-            Err(error @ (Error::Open(_) | Error::ReadOnly(_))) => Some(error.to_string()),
-            // Says nothing about the next one.
-            Err(_) => return result,
-        };
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
-        result
+        self.trouble.wrote(self.carry_out(writes).await)
     }
 
     async fn transact_each(&self, transactions: Vec<Vec<Write>>) -> Vec<Result<(), Error>> {
@@ -189,9 +182,6 @@ impl Store for Dynamo {
     }
 
     fn health(&self) -> Health {
-        match &*self.trouble.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(why) => Health::ReadOnly(why.clone()),
-            None => Health::Ready,
-        }
+        self.trouble.health()
     }
 }

@@ -8,7 +8,7 @@ use tidings_store::Error;
 use tokio::time::Instant;
 
 use crate::counts::{Counter, Counters};
-use crate::failure::{Failure, failed};
+use crate::failure::Failure;
 
 /// When to try again and when to give up.
 #[derive(Debug, Clone, Copy)]
@@ -44,8 +44,8 @@ impl Retry {
     /// Repeats `attempt` until it succeeds, cannot succeed, or the budget is spent.
     ///
     /// Attempts must be such that a second one does no harm if the first was carried out unseen. Once one has
-    /// ended without a clear answer, giving up is never [`Error::Throttled`], which promises that nothing was
-    /// written.
+    /// ended without a clear answer, giving up is [`Error::Unreachable`] and never [`Error::Throttled`], which
+    /// promises that nothing was written.
     pub async fn run<T, F>(&self, mut attempt: impl FnMut() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failure>>,
@@ -70,7 +70,7 @@ impl Retry {
             let pause = self.up_to(most);
             if start.elapsed() + pause >= self.policy.budget {
                 return Err(match (unknown, busy) {
-                    (Some(why), _) => failed(why),
+                    (Some(why), _) => Error::Unreachable(why),
                     (None, busy) => Error::Throttled(busy.unwrap_or_default()),
                 });
             }

@@ -25,6 +25,10 @@ pub enum Error {
     /// The store cannot be opened as asked; the sentence says what to do.
     #[error("{0}")]
     Open(String),
+    /// Nobody answered in time; it may be otherwise in a moment. Whether a transaction was carried out is unknown: read, or
+    /// repeat what is safe to repeat.
+    #[error("the store does not answer: {0}")]
+    Unreachable(String),
     /// No answer to be had. Whether a transaction was carried out is unknown: read, or repeat what is safe to repeat.
     #[error("the store failed: {context}")]
     Failed {

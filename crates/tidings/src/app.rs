@@ -387,7 +387,8 @@ impl Services {
     }
 
     fn start_workers(&self) {
-        let schedules = Arc::clone(&self.schedules).run(Arc::clone(&self.clock), self.workers.stopping());
+        let (clock, shared, stop) = (Arc::clone(&self.clock), self.nodes.is_some(), self.workers.stopping());
+        let schedules = Arc::clone(&self.schedules).run(clock, shared, stop);
         self.workers.run("schedules", schedules);
         self.start_looking_at_nodes();
         self.workers.run("bus", Arc::clone(&self.bus).run(self.workers.stopping()));

@@ -249,7 +249,7 @@ async fn check_backups(dynamo: &Dynamo, wanted: &Wanted, report: &mut Report) ->
         output.map_err(|error| classify("DescribeContinuousBackups", error))
     };
     let answer = dynamo.retry.run(|| Box::pin(ask())).await;
-    if !wanted.extras.pitr && matches!(answer, Err(Error::Failed { .. })) {
+    if !wanted.extras.pitr && matches!(answer, Err(Error::Failed { .. } | Error::Unreachable(_))) {
         // Not wanted, and not known either: nothing to report.
         return Ok(());
     }

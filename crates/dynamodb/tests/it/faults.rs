@@ -243,7 +243,7 @@ async fn an_outcome_that_stays_unknown_is_not_called_busy() {
         world.proxy.plan(planned);
         world.proxy.at_random(100, &[then], 1);
         let error = world.store.transact(world.add()).await.unwrap_err();
-        assert!(matches!(error, Error::Failed { .. }), "{then:?}: {error:?}");
+        assert!(matches!(error, Error::Unreachable(_)), "{then:?}: {error:?}");
         assert_eq!(world.count().await, Some(1), "{then:?}: however often it was repeated");
     }
 }
@@ -298,5 +298,6 @@ async fn a_store_that_cannot_be_reached_fails_within_its_budget() {
     options.retry.budget = BUDGET;
     let store = open(&options, &[table()], &clock()).await;
     let error = store.get(&table(), &Key::with_sort("a", "b")).await.unwrap_err();
-    assert!(matches!(error, Error::Failed { .. }), "{error:?}");
+    assert!(matches!(error, Error::Unreachable(_)), "{error:?}");
+    assert!(matches!(store.health(), Health::ReadOnly(why) if why.contains("does not answer")));
 }

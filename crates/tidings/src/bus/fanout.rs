@@ -189,6 +189,11 @@ impl Bus {
             return Ok(Prepared::default());
         }
         if copies.len() <= DIRECT_COPIES && fanout.is_idle() {
+            if let Way::PostAfter(began) = way {
+                // Beside each other; below they are seen already.
+                let lines = copies.iter().map(|(subscription, _)| subscription.pair.main.see_posts(began));
+                futures_util::future::try_join_all(lines).await?;
+            }
             let mut all = Prepared::default();
             for (subscription, copy) in copies {
                 all = all.and(bring(subscription, copy, now, way).await?);
@@ -244,6 +249,7 @@ impl Bus {
                 fanout.cleared.store(stored, Ordering::Release);
                 return Ok(());
             };
+            self.know_entities().await?;
             let entity = self.entity(&fanout.topic).ok().filter(|now| now.record.generation == fanout.generation);
             // A topic that is deleted takes its jobs with it.
             let Some(entity) = entity else { return Ok(()) };

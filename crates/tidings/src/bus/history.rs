@@ -6,7 +6,7 @@
 use std::sync::{Arc, LazyLock};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidings_core::time::{self, Timestamp};
 use tidings_store::{Condition, Error, Item, Key, KeyKind, Query, Table, Write};
 
@@ -65,7 +65,7 @@ impl End {
 }
 
 /// What is known of a message.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Fate {
     pub message_id: String,
@@ -164,6 +164,12 @@ impl Fate {
         })
     }
 
+    /// Where the row of one that waits or is locked would be.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("{}#{}#{}", self.sent_at, self.path, self.sequence_number)
+    }
+
     fn of_live(path: &str, message: &Stored, deliveries: u32, locked: bool) -> Self {
         Self {
             message_id: message.message.id.clone(),
@@ -180,15 +186,15 @@ impl Fate {
 }
 
 impl super::Bus {
-    /// Messages of a correlation id that wait or are locked, by the place of their rows: those in memory, which are the
-    /// next ones of every queue.
+    /// Messages of a correlation id that wait or are locked: those in the memory of this process, which are the next ones
+    /// of every queue that it has.
     #[must_use]
-    pub fn live(&self, wanted: &str) -> Vec<(String, Fate)> {
+    pub fn live(&self, wanted: &str) -> Vec<Fate> {
         let mut found = Vec::new();
         for line in self.lines().iter().filter(|line| !line.is_of_dead_letters()) {
             let mut add = |message: &Arc<Stored>, deliveries: u32, locked: bool| {
                 if correlation(message) == wanted {
-                    found.push((place(&line.path, message), Fate::of_live(&line.path, message, deliveries, locked)));
+                    found.push(Fate::of_live(&line.path, message, deliveries, locked));
                 }
             };
             let state = line.state();
@@ -197,7 +203,7 @@ impl super::Bus {
             }
             state.all_held().for_each(|held| add(&held.message, held.deliveries, true));
         }
-        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found.sort_by_cached_key(Fate::place);
         found
     }
 

@@ -108,6 +108,12 @@ pub fn number_of(item: &Item) -> Option<u64> {
     at.get(at.len().checked_sub(19)?..)?.parse().ok()
 }
 
+/// The microseconds in the sort key of a post.
+#[must_use]
+pub fn posted_at(item: &Item) -> Option<u64> {
+    item.str("at")?.get(..19)?.parse().ok()
+}
+
 impl Layout {
     #[must_use]
     pub fn new(generation: &str) -> Self {
@@ -166,10 +172,10 @@ impl Layout {
         Key::with_sort(self.partition("k"), format!("{key}#{}", digits(number)))
     }
 
-    /// A message that is posted.
+    /// A message that is posted, at these microseconds.
     #[must_use]
-    pub fn posted(&self, at: Timestamp, number: u64, node: &str) -> Key {
-        Key::with_sort(self.partition("a"), format!("{}#{}#{node}", digits(micros(at)), digits(number)))
+    pub fn posted(&self, at: u64, number: u64, node: &str) -> Key {
+        Key::with_sort(self.partition("a"), format!("{}#{}#{node}", digits(at), digits(number)))
     }
 
     /// The numbers of those who post.

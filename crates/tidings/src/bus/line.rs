@@ -1,7 +1,7 @@
 //! A line: whatever messages are received from (a queue, a subscription, the dead letters of either). Carries out in
 //! the store what `state` decides, and wakes those who wait.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tidings_core::time::Timestamp;
@@ -46,6 +46,9 @@ pub struct Line {
     /// Held by whoever takes in what was posted.
     pub(super) taking_in: tokio::sync::Mutex<()>,
     pub(super) has_post: AtomicBool,
+    /// The time of the last post that is known of, and when it was last looked for those of other nodes.
+    pub(super) last_post: AtomicU64,
+    pub(super) posts_seen: tokio::sync::Mutex<Option<tokio::time::Instant>>,
     /// Numbers for what is posted: the next one, and the first that may not be given out.
     pub(super) numbers: tokio::sync::Mutex<(u64, u64)>,
     flushed: Mutex<(u64, u64)>,
@@ -89,6 +92,8 @@ impl Line {
             timing: tokio::sync::Mutex::default(),
             taking_in: tokio::sync::Mutex::default(),
             has_post: AtomicBool::new(true),
+            last_post: AtomicU64::new(0),
+            posts_seen: tokio::sync::Mutex::default(),
             numbers: tokio::sync::Mutex::default(),
             watch,
             shared,
@@ -174,6 +179,10 @@ impl Line {
         match way {
             Way::Straight => self.prepare_from(message, now, None).await,
             Way::Post => self.prepare_post(message, now).await,
+            Way::PostAfter(began) => {
+                self.see_posts(began).await?;
+                self.prepare_post(message, now).await
+            }
         }
     }
 
@@ -252,7 +261,7 @@ impl Line {
         way: Way,
     ) -> Result<Prepared, Error> {
         let stored = Stored { message, enqueued_at: now, ..Stored::default() };
-        if way == Way::Post {
+        if way != Way::Straight {
             return self.post_dead(&stored, why, now);
         }
         let mut prepared = Prepared::default();

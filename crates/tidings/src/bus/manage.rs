@@ -93,7 +93,7 @@ impl Bus {
             match self.plan_put(path, renewed.unwrap_or_else(|| definition.clone()), origin, CONFIGURATION).await {
                 Ok(planned) => {
                     match self.shared.store.transact(planned.writes.clone()).await {
-                        Ok(()) => self.carried_out(planned).await?,
+                        Ok(()) => self.follow(planned).await?,
                         // Another node starts at the same time, with the same.
                         Err(Error::Conflict { .. }) if self.shared.nodes.is_some() => self.sync_entities().await?,
                         Err(error) => return Err(error),
@@ -264,17 +264,29 @@ impl Bus {
         Ok((Planned { writes, created: false, record, closing: vec![line], what: What::Put }, purged))
     }
 
-    /// Follows a change that is durable.
+    /// Follows a change that is durable. When it returns, every node that lives goes by it.
     pub async fn carried_out(&self, planned: Planned) -> Result<(), Error> {
+        self.follow(planned).await?;
+        self.until_known().await
+    }
+
+    async fn follow(&self, planned: Planned) -> Result<(), Error> {
         let Planned { record, closing, what, .. } = planned;
         match what {
             What::Put => {
                 let generation = record.generation.clone();
-                self.install(record).await?;
+                {
+                    // Whoever takes changes over may have read what was there before.
+                    let _turn = self.known.lock().await;
+                    self.install(record).await?;
+                }
                 // Nobody else knows of a new one yet; which node should have it shows at the next look.
                 self.seize(&generation).await?;
             }
-            What::Delete => self.uninstall(&record),
+            What::Delete => {
+                let _turn = self.known.lock().await;
+                self.uninstall(&record);
+            }
         }
         closing.iter().for_each(|line| line.close());
         self.pushing.notify_one();

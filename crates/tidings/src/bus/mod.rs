@@ -133,6 +133,8 @@ pub struct Bus {
     changing: tokio::sync::Mutex<()>,
     /// The last change of entities that this process knows of.
     version: std::sync::atomic::AtomicI64,
+    /// As of when it is known that there was no later one. Held by whoever takes changes over.
+    known: tokio::sync::Mutex<Option<tokio::time::Instant>>,
     /// By the generation of a topic.
     fanouts: std::sync::Mutex<BTreeMap<String, Arc<fanout::Fanout>>>,
     doubts: tokio::sync::Mutex<Option<mpsc::UnboundedReceiver<Prepared>>>,
@@ -190,6 +192,7 @@ impl Bus {
             entities: RwLock::default(),
             changing: tokio::sync::Mutex::default(),
             version: std::sync::atomic::AtomicI64::new(0),
+            known: tokio::sync::Mutex::default(),
             fanouts: std::sync::Mutex::default(),
             doubts: tokio::sync::Mutex::new(Some(doubts)),
             pushing: tokio::sync::Notify::new(),
@@ -368,7 +371,7 @@ impl Bus {
     /// The writes that send a message, for the caller's own transaction. Empty if nobody would get it, or if its id was
     /// seen before.
     pub async fn prepare(&self, entity: &str, message: Message) -> Result<Prepared, BusError> {
-        let entity = self.entity(entity)?;
+        let entity = self.entity_anywhere(entity).await?;
         check_size(&message)?;
         let marker = self.marker(&entity, &message);
         if let Some(Write::Put { table, item, .. }) = &marker
@@ -423,6 +426,8 @@ pub(crate) enum Way {
     Straight,
     /// By post: whoever has the line takes it in.
     Post,
+    /// The same, behind everything that was posted by then, on whichever node.
+    PostAfter(tokio::time::Instant),
 }
 
 /// An event as a message: its envelope is the body, and its type the subject, by which subscriptions choose.

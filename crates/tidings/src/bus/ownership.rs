@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use tidings_store::Error;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::definition::Kind;
-use super::entity::Entity;
+use super::entity::{Body, Entity};
 use super::fence::Fence;
 use super::layout::{self, Delta};
 use super::line::Line;
@@ -25,6 +26,10 @@ use crate::workers::turned_true;
 /// How often what was posted by other nodes is looked for, and what they have scheduled.
 const POSTS_EVERY: Duration = Duration::from_millis(500);
 const TIMED_EVERY: u32 = 4;
+/// For so long a node goes by what it knows of entities without asking whether they were changed. Whoever changes one is
+/// answered when that time is over for everybody, so what was answered holds wherever the next call goes: nothing is sent
+/// past a subscription that is there. It costs a small read now and then, however much is sent, and none while nothing is.
+const KNOWN_FOR: Duration = Duration::from_millis(200);
 
 /// Where the lines of an entity are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,9 +168,37 @@ impl Bus {
         if self.shared.nodes.is_none() {
             return Ok(());
         }
+        self.sync_in_turn(&mut *self.known.lock().await).await
+    }
+
+    /// The same, unless it was done a moment ago.
+    pub(super) async fn know_entities(&self) -> Result<(), Error> {
+        if self.shared.nodes.is_none() {
+            return Ok(());
+        }
+        let mut known = self.known.lock().await;
+        match *known {
+            Some(at) if at.elapsed() < KNOWN_FOR => Ok(()),
+            _ => self.sync_in_turn(&mut known).await,
+        }
+    }
+
+    /// Waits until every other node has asked whether entities were changed, or must ask before it goes by them.
+    pub(super) async fn until_known(&self) -> Result<(), Error> {
+        if let Some(nodes) = &self.shared.nodes
+            && nodes.are_others().await?
+        {
+            tokio::time::sleep(KNOWN_FOR).await;
+        }
+        Ok(())
+    }
+
+    async fn sync_in_turn(&self, known: &mut Option<Instant>) -> Result<(), Error> {
+        let began = Instant::now();
         let version = self.shared.store.get(layout::table(), &layout::version_key()).await?;
         let version = version.and_then(|item| item.int("n")).unwrap_or(0);
         if self.version.load(Ordering::Acquire) == version {
+            *known = Some(began);
             return Ok(());
         }
         let records = self.stored_records().await?;
@@ -187,11 +220,13 @@ impl Bus {
             closing.iter().for_each(|line| line.close());
         }
         self.version.store(version, Ordering::Release);
+        *known = Some(began);
         Ok(())
     }
 
-    /// A queue or topic, if only another node knows of it yet.
+    /// A queue or topic as it is now, whichever node made or changed it.
     pub async fn entity_anywhere(&self, name: &str) -> Result<Arc<Entity>, BusError> {
+        self.know_entities().await?;
         match self.entity(name) {
             Err(_) if self.shared.nodes.is_some() => {
                 self.sync_entities().await?;
@@ -212,6 +247,7 @@ impl Bus {
     pub async fn whereabouts(&self, path: &Path) -> Result<Where, Error> {
         let Some(nodes) = &self.shared.nodes else { return Ok(Where::Here) };
         let path = Path { dead: false, ..path.clone() };
+        self.know_entities().await?;
         if self.line(&path).is_err() {
             // It may be new; and if it is not there at all, that can be said here.
             self.sync_entities().await?;
@@ -239,20 +275,22 @@ impl Bus {
         })
     }
 
-    /// Sends on a store that is shared: straight where the entity is ours, else by post.
+    /// Sends on a store that is shared: straight where the entity is ours, else by post. Either way behind everything that
+    /// was sent before it began, on whichever node.
     pub(super) async fn send_among(&self, entity: &Entity, messages: Vec<Message>) -> Result<Vec<Sent>, BusError> {
-        let fence = self.shared.fence(&entity.record.generation);
-        let ours = entity.kind() == Kind::Queue
-            && fence.epoch() != 0
-            && self.shared.nodes.as_ref().is_some_and(|nodes| nodes.believes());
+        let post = Way::PostAfter(Instant::now());
+        let ours = match &entity.body {
+            Body::Queue(pair) if pair.main.is_ours() => pair.main.catch_up().await?,
+            _ => false,
+        };
         if !ours {
-            return Ok(self.send_by(entity, messages, Way::Post).await?.0);
+            return Ok(self.send_by(entity, messages, post).await?.0);
         }
         let (mut sent, refused) = self.send_by(entity, messages, Way::Straight).await?;
         if !refused.is_empty() {
             // It changed hands in this moment.
             self.shared.doubt();
-            sent.extend(self.send_by(entity, refused, Way::Post).await?.0);
+            sent.extend(self.send_by(entity, refused, post).await?.0);
         }
         Ok(sent)
     }
@@ -262,6 +300,7 @@ impl Bus {
         if self.shared.nodes.is_none() {
             return Ok(());
         }
+        self.know_entities().await?;
         for (generation, lines) in self.units() {
             self.refresh_one(&generation, &lines).await?;
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use tidings_core::time::Timestamp;
 use tidings_store::{Condition, Error, Query, Value, Write};
+use tokio::time::Instant;
 
 use super::history::End;
 use super::layout::{self, Delta, LaneId, Layout};
@@ -55,7 +56,56 @@ impl Line {
     fn put_post(self: &Arc<Self>, stored: &Stored, now: Timestamp, prepared: &mut Prepared) -> Result<(), Error> {
         let number = self.shared.posts.fetch_add(1, Ordering::Relaxed);
         let node = self.shared.nodes.as_ref().map_or("", |nodes| nodes.me.as_str());
-        prepared.post(self, &self.layout.posted(now, number, node), stored)
+        // Behind what is known of, whatever the clock says.
+        let after = |last: u64| (last + 1).max(layout::micros(now));
+        let last = self.last_post.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(after(last)));
+        let at = after(last.unwrap_or_default());
+        prepared.post(self, &self.layout.posted(at, number, node), stored)
+    }
+
+    /// Sees what others have posted here since then: what this node posts next stands behind it. Clocks of different
+    /// nodes do not agree, so a post's place must not follow from them alone. Those who wait for each other share a look.
+    pub(super) async fn see_posts(&self, began: Instant) -> Result<(), Error> {
+        // Its own, it knows.
+        if self.shared.nodes.as_ref().is_none_or(|nodes| nodes.is_alone()) {
+            return Ok(());
+        }
+        let mut seen = self.posts_seen.lock().await;
+        if seen.is_some_and(|at| at >= began) {
+            return Ok(());
+        }
+        let looking = Instant::now();
+        let query = Query::new(self.layout.partition("a")).descending().limit(1);
+        let page = self.shared.store.query(layout::table(), &query).await?;
+        if let Some(last) = page.items.first().and_then(layout::posted_at) {
+            self.last_post.fetch_max(last, Ordering::AcqRel);
+        }
+        *seen = Some(looking);
+        Ok(())
+    }
+
+    /// Takes in what was posted until now, by whomever, as far as it is not much; whether that is all of it. What is sent
+    /// straight afterwards stands behind it. Those who wait for each other share a look.
+    pub(super) async fn catch_up(self: &Arc<Self>) -> Result<bool, Error> {
+        self.has_post.store(true, Ordering::Release);
+        let _turn = self.taking_in.lock().await;
+        if self.has_post.swap(false, Ordering::AcqRel) {
+            let outcome = self.take_in_page().await;
+            if !matches!(outcome, Ok(Page::Last(_))) {
+                self.has_post.store(true, Ordering::Release);
+            }
+            match outcome {
+                Ok(Page::Last(_)) => {}
+                Ok(Page::More) => return Ok(false),
+                // It changes hands in this moment.
+                Ok(Page::Refused) | Err(Error::Throttled(_)) => {
+                    self.shared.doubt();
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.is_ours())
     }
 
     /// A number that no other process gives out.

@@ -281,7 +281,7 @@ impl Prepared {
         match outcome {
             Ok(()) => self.committed(),
             // Whether it was carried out is unknown; dropping finds out.
-            Err(Error::Failed { .. } | Error::ReadOnly(_)) => drop(self),
+            Err(Error::Failed { .. } | Error::Unreachable(_) | Error::ReadOnly(_)) => drop(self),
             Err(_) => self.aborted(),
         }
     }

@@ -1,4 +1,4 @@
-//! `[amqp]`: the door for Azure Service Bus clients.
+//! `[amqp]`: the door for Azure Service Bus clients, which is not there yet: it cannot be opened.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use super::secret::Secret;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Amqp {
-    /// `""`: off.
+    /// `""`: off. Nothing else is taken so far.
     pub listen: Listen,
     /// Shared access keys.
     pub keys: Vec<SharedKey>,
@@ -24,10 +24,13 @@ pub struct SharedKey {
 
 impl Amqp {
     pub(super) fn check(&self, check: &mut Check<'_>) {
-        let mut keys = check.key("keys");
-        if self.listen.address().is_some() && self.keys.is_empty() {
-            keys.problem("is empty, so that nobody could connect; give one, or set `amqp.listen` to \"\"");
+        if self.listen.address().is_some() {
+            // Whoever asks for it must not believe that it is there.
+            check
+                .key("listen")
+                .problem("must be \"\": AMQP is not there yet; use the bus over HTTP, `/bus` (docs/bus.md)");
         }
+        let mut keys = check.key("keys");
         keys.names(self.keys.iter().map(|key| key.name.as_str()));
         for (index, key) in self.keys.iter().enumerate() {
             if key.key.is_none() {

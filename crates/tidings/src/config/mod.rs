@@ -297,16 +297,8 @@ impl Config {
 
     /// Two listeners cannot share an address; the operating system would say so later and less clearly.
     fn check_listeners(&self, check: &mut Check<'_>) {
-        let (push, amqp) = (self.push.listen.address(), self.amqp.listen.address());
-        if let Some(push) = push.filter(|push| overlap(*push, self.listen)) {
+        if let Some(push) = self.push.listen.address().filter(|push| overlap(*push, self.listen)) {
             check.key("push").key("listen").problem(format_args!("is {push}, which `listen` has already"));
-        }
-        if let Some(amqp) = amqp.filter(|amqp| overlap(*amqp, self.listen)) {
-            check.key("amqp").key("listen").problem(format_args!("is {amqp}, which `listen` has already"));
-        } else if let (Some(amqp), Some(push)) = (amqp, push)
-            && overlap(amqp, push)
-        {
-            check.key("amqp").key("listen").problem(format_args!("is {amqp}, which `push.listen` has already"));
         }
     }
 

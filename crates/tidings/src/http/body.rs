@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::problem::Problem;
 
-/// Bytes of a body that is too large which are read all the same, and how long that may take: most clients listen only
+/// Bytes of a document that is too large which are read all the same, and how long that may take: most clients listen only
 /// when they have sent everything, and to a connection that is closed before they never do.
 const DRAINED_BYTES: usize = 16 * 1024 * 1024;
 const DRAINED_FOR: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ pub async fn read(headers: &HeaderMap, mut body: Body, most: usize, patience: Du
     if let Some(announced) = announced.filter(|len| *len > most as u64) {
         // Who asks first whether to send hears it before sending.
         if announced <= DRAINED_BYTES as u64 && !headers.contains_key(header::EXPECT) {
-            drain(body).await;
+            drain(body, DRAINED_BYTES as u64, DRAINED_FOR).await;
         }
         return Err(too_large());
     }
@@ -30,7 +30,7 @@ pub async fn read(headers: &HeaderMap, mut body: Body, most: usize, patience: Du
     let bytes = match read {
         Ok(Ok(collected)) => collected.to_bytes(),
         Ok(Err(e)) if e.is::<LengthLimitError>() => {
-            drain(body).await;
+            drain(body, DRAINED_BYTES as u64, DRAINED_FOR).await;
             return Err(too_large());
         }
         Ok(Err(_)) => return Err(Problem::bad_request("the body ended too early")),
@@ -52,14 +52,14 @@ pub async fn read(headers: &HeaderMap, mut body: Body, most: usize, patience: Du
 }
 
 /// Reads what is left of a body, within bounds, and keeps nothing of it.
-async fn drain(mut body: Body) {
+pub async fn drain(mut body: Body, most: u64, patience: Duration) {
     let rest = async {
-        let mut left = DRAINED_BYTES;
+        let mut left = most;
         while let (Some(Ok(frame)), true) = (body.frame().await, left > 0) {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            left = left.saturating_sub(frame.data_ref().map_or(0, |data| data.len() as u64));
         }
     };
-    let _ = tokio::time::timeout(DRAINED_FOR, rest).await;
+    let _ = tokio::time::timeout(patience, rest).await;
 }
 
 /// The unpacked bytes, or `None` if they are more than `most`.

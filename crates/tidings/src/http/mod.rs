@@ -2,7 +2,7 @@
 //! parameters, body, idempotency) before its handler sees it; routes are declared in `route`, and everything else
 //! that is said about them follows from there.
 
-mod body;
+pub(crate) mod body;
 pub mod collector;
 pub mod correlation;
 pub mod csv;

@@ -108,6 +108,10 @@ impl From<BadJson> for Problem {
     }
 }
 
+/// What it means for the caller, whether it was a read or a write; the reason is for those who run the server.
+const UNREACHABLE: &str = "the store does not answer; what was to be written may or may not have been: ask again, with the \
+                           same ids or Idempotency-Key nothing is done twice";
+
 impl From<tidings_store::Error> for Problem {
     fn from(error: tidings_store::Error) -> Self {
         use tidings_store::Error;
@@ -118,6 +122,11 @@ impl From<tidings_store::Error> for Problem {
             }
             Error::ReadOnly(_) => unavailable(error.to_string()).retry_after(30),
             Error::Throttled(_) => unavailable(error.to_string()).retry_after(1),
+            Error::Unreachable(_) => {
+                // For as long as it lasts every call ends so: readiness and the metric tell the operator.
+                tracing::debug!(%error, "the store did not answer a request");
+                unavailable(UNREACHABLE.to_owned()).retry_after(5)
+            }
             Error::Conflict { .. } => {
                 unavailable("somebody else changed the same thing at the same time; try again".to_owned())
                     .retry_after(1)

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 pub use read::{Bad, Draft, Limits, Received, read_events};
 
+use crate::bus::line::LineError;
 use crate::bus::{Bus, BusError, Prepared, Sent};
 use crate::business::{event, message};
 use crate::config::Config;
@@ -172,7 +173,7 @@ impl Ingest {
                 tracing::warn!(%error, event = envelope.event_id, "nobody handles an event");
                 Ok(Ok(Prepared::default()))
             }
-            Err(BusError::Store(error)) => Err(error),
+            Err(BusError::Store(error) | BusError::Line(LineError::Store(error))) => Err(error),
             Err(error) => Err(Error::failed("an event cannot be put on the bus", error)),
         }
     }

@@ -22,6 +22,8 @@ pub(super) const FORWARDED: HeaderName = HeaderName::from_static("x-tidings-forw
 const ELSEWHERE: &str = "elsewhere";
 /// Of an answer; a batch of the largest messages is less.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// For other nodes that are asked for what they can add.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked whether the other node is still alive.
 const LOOK: Duration = Duration::from_millis(500);
 /// Headers that belong to one connection, or to the body as it came.
@@ -103,7 +105,7 @@ impl Services {
             let detail = "another node has this entity, or is about to; try again in a moment";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, ELSEWHERE, detail).retry_after(1)
         };
-        let is_forwarded = call.headers.contains_key(FORWARDED);
+        let is_forwarded = is_forwarded(call.headers);
         for again in [false, true] {
             if again {
                 self.look_at_nodes().await?;
@@ -118,6 +120,19 @@ impl Services {
             }
         }
         Err(moved())
+    }
+
+    /// What every other node that is alive says to a call, beside each other, and within [`PATIENCE`]; nothing if the call
+    /// is another node's. Who does not answer is left out.
+    pub(crate) async fn ask_others(&self, call: Call<'_>) -> Vec<outbound::Response> {
+        let (Some(forwarder), Some(nodes)) = (&self.forwarder, &self.nodes) else { return Vec::new() };
+        if is_forwarded(call.headers) {
+            return Vec::new();
+        }
+        let others: Vec<String> =
+            nodes.alive().into_iter().filter(|(id, _)| *id != nodes.me).map(|(_, address)| address).collect();
+        let asked = others.iter().map(|address| tokio::time::timeout(PATIENCE, self.ask(forwarder, address, call)));
+        futures_util::future::join_all(asked).await.into_iter().filter_map(|answer| answer.ok().flatten()).collect()
     }
 
     /// What the other node says, unless it is not there or dies meanwhile.
@@ -165,6 +180,11 @@ impl Services {
         let letter = dead::get(&*self.store, &id).await?;
         Ok(letter.and_then(|letter| Path::parse(&letter.bus?.path)))
     }
+}
+
+/// Whether it is another node that calls.
+pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
+    headers.contains_key(FORWARDED)
 }
 
 fn is_elsewhere(answer: &outbound::Response) -> bool {

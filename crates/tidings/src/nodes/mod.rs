@@ -194,6 +194,22 @@ impl Nodes {
         alive
     }
 
+    /// Whether nobody else has been seen lately, as of the last look.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.known().others.is_empty()
+    }
+
+    /// Whether there are other nodes, as the store says now. One that starts after this reads everything afterwards.
+    ///
+    /// # Errors
+    ///
+    /// If the store does not answer.
+    pub async fn are_others(&self) -> Result<bool, Error> {
+        let nodes = self.store.query(table(), &Query::new(record::NODE).limit(2)).await?;
+        Ok(nodes.items.iter().any(|item| item.str("name") != Some(&self.me)))
+    }
+
     /// Whether this node should have that lease, as things are.
     #[must_use]
     pub fn wants(&self, lease: &str) -> bool {

@@ -123,6 +123,10 @@ impl From<tidings_store::Error> for Refusal {
         match &error {
             Error::Full(_) => Self { retry_after_seconds: Some(30), ..Self::new(50701, error.to_string()) },
             Error::ReadOnly(_) => Self { retry_after_seconds: Some(30), ..Self::new(50301, error.to_string()) },
+            Error::Unreachable(_) => {
+                let why = "the store does not answer; whether this was stored is not known";
+                Self { retry_after_seconds: Some(5), ..Self::new(50301, why) }
+            }
             Error::Throttled(_) | Error::Conflict { .. } => {
                 Self { retry_after_seconds: Some(1), ..Self::new(50301, "busy; try again") }
             }

@@ -15,6 +15,8 @@ use crate::workers::turned_true;
 
 /// The longest sleep: a wall clock that was set must be noticed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+/// The same where other nodes make schedules, too: nobody says so here, and the one that knows may be gone.
+const LONGEST_AMONG_NODES: Duration = Duration::from_secs(1);
 
 /// What an activation came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,8 +28,9 @@ pub struct Status {
 }
 
 impl Schedules {
-    /// Works until the server stops.
-    pub async fn run(self: Arc<Self>, clock: Arc<dyn Clock>, mut stop: watch::Receiver<bool>) {
+    /// Works until the server stops. `shared`: other nodes do, too, on the same store.
+    pub async fn run(self: Arc<Self>, clock: Arc<dyn Clock>, shared: bool, mut stop: watch::Receiver<bool>) {
+        let longest = if shared { LONGEST_AMONG_NODES } else { LONGEST_SLEEP };
         loop {
             let next = match self.activate(clock.now()).await {
                 Ok(status) => status.next,
@@ -37,9 +40,9 @@ impl Schedules {
                 }
             };
             let until = next.map(|next| next.duration_since(clock.now()));
-            let sleep = until.map_or(LONGEST_SLEEP, |until| Duration::try_from(until).unwrap_or(Duration::ZERO));
+            let sleep = until.map_or(longest, |until| Duration::try_from(until).unwrap_or(Duration::ZERO));
             tokio::select! {
-                () = tokio::time::sleep(sleep.min(LONGEST_SLEEP)) => {}
+                () = tokio::time::sleep(sleep.min(longest)) => {}
                 () = self.changed.notified() => {}
                 () = turned_true(&mut stop) => return,
             }

@@ -1,6 +1,9 @@
 //! What became of an event: the timeline of a correlation id over every table that knows it.
 
 pub mod http;
+mod nodes;
+
+pub(crate) use nodes::live_here;
 
 use std::collections::VecDeque;
 
@@ -91,6 +94,8 @@ pub struct Trace<'a> {
     pub store: &'a dyn Store,
     pub stage: &'a str,
     pub bus: &'a Bus,
+    /// Messages that wait or are locked on other nodes.
+    pub elsewhere: Vec<Fate>,
 }
 
 impl Trace<'_> {
@@ -158,12 +163,15 @@ impl Trace<'_> {
     /// Messages of the bus that wait or are locked. One that waited before, for its time, has a row, which says so no
     /// longer; the others have none, and come with the last page.
     async fn add_live(&self, correlation_id: &str, steps: &mut Vec<Step>, more: bool) -> Result<(), Error> {
-        for (place, fate) in self.bus.live(correlation_id) {
+        let mut live = self.bus.live(correlation_id);
+        live.extend(self.elsewhere.iter().cloned());
+        live.sort_by_cached_key(Fate::place);
+        for fate in live {
             let step = bus_step_of(&fate);
             let row = steps.iter_mut().find(|known| known.kind == BUS && is_of(known, &fate));
             if let Some(row) = row {
                 *row = step;
-            } else if !more && !self.bus.has_row(correlation_id, &place).await? {
+            } else if !more && !self.bus.has_row(correlation_id, &fate.place()).await? {
                 let at = steps.partition_point(|known| known.time <= step.time);
                 steps.insert(at, step);
             }

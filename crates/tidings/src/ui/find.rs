@@ -66,7 +66,8 @@ async fn place(services: &Services, wanted: &str) -> Result<Option<String>, Prob
         return Ok(Some(format!("/ui/trace/{}", encode(&correlation))));
     }
     let is_id = tidings_core::envelope::check_name(wanted, tidings_core::limits::CORRELATION_CHARS).is_ok();
-    let trace = Trace { store: &*services.store, stage: services.config.stage.as_str(), bus: &services.bus };
+    let (store, stage) = (&*services.store, services.config.stage.as_str());
+    let trace = Trace { store, stage, bus: &services.bus, elsewhere: Vec::new() };
     if is_id && !trace.page(wanted, 1, None).await?.0.is_empty() {
         return Ok(Some(format!("/ui/trace/{}", encode(wanted))));
     }

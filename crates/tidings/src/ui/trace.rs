@@ -2,6 +2,7 @@
 //! else shares the id. Each step stands beside its place on one common axis of time.
 
 use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use maud::{Markup, html};
@@ -12,9 +13,9 @@ use super::layout;
 use super::parts::{self, duration_ms, encode, time};
 use super::steps::{Shown, shown};
 use crate::app::Services;
-use crate::http::{Params, Problem, paging};
+use crate::http::{CorrelationId, Params, Problem, paging};
 use crate::tokens::Scope;
-use crate::trace::Trace;
+use crate::trace::{Trace, live_here};
 
 const PAGE: usize = 40;
 /// Width of the axis in the drawing's own units.
@@ -27,16 +28,22 @@ pub fn pages() -> Vec<Page> {
 async fn show(
     State(services): State<Services>,
     visitor: Visitor,
+    correlation: CorrelationId,
     Path(correlation_id): Path<String>,
+    (uri, headers): (Uri, HeaderMap),
     params: Params,
 ) -> Result<Response, Problem> {
     let cursor = params.text("cursor").map(ToOwned::to_owned);
     params.finish()?;
     tidings_core::envelope::check_name(&correlation_id, tidings_core::limits::CORRELATION_CHARS)
         .map_err(|why| Problem::invalid_field("correlationId", why))?;
+    if let Some(answer) = live_here(&services, &headers, &correlation_id) {
+        return Ok(answer);
+    }
+    let elsewhere = services.live_elsewhere(uri.path(), &headers, &correlation).await;
     let context = paging::context(visitor.caller(), "/ui/trace", &correlation_id);
     let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
-    let trace = Trace { store: &*services.store, stage: services.config.stage.as_str(), bus: &services.bus };
+    let trace = Trace { store: &*services.store, stage: services.config.stage.as_str(), bus: &services.bus, elsewhere };
     let (steps, next) = trace.page(&correlation_id, PAGE, after).await?;
     let next = paging::seal(&services.sealer, &context, next.as_ref());
     let steps: Vec<Shown> = steps.iter().map(|step| shown(step, services.clock.now(), &services.rules.book)).collect();

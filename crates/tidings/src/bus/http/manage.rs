@@ -248,10 +248,12 @@ async fn list(State(services): State<Services>) -> Result<impl IntoResponse, Pro
 }
 
 async fn get(State(services): State<Services>, place: Place) -> Result<impl IntoResponse, Problem> {
+    services.bus.know_entities().await?;
     Ok(Json(StatusCode::OK, EntityView::find(&services, &place.path)?))
 }
 
 async fn subscriptions(State(services): State<Services>, place: Place) -> Result<impl IntoResponse, Problem> {
+    services.bus.know_entities().await?;
     let entity = services.bus.entity(&place.path.entity);
     let entity = entity.map_err(|_| Problem::not_found(format!("there is no topic {}", place.path)))?;
     let Body::Topic(subscriptions) = &entity.body else {
@@ -270,6 +272,7 @@ async fn put(
 ) -> Result<impl IntoResponse, Problem> {
     let fields = body.object()?;
     let path = &place.path;
+    services.bus.know_entities().await?;
     let mut wrong = Vec::new();
     let mut name =
         |name: &str, most| wrong.extend(check_name(name, most).err().map(|why| FieldError::new("name", why)));
@@ -355,6 +358,7 @@ async fn delete(
     place: Place,
 ) -> Result<impl IntoResponse, Problem> {
     let path = &place.path;
+    services.bus.know_entities().await?;
     for _ in 0..TRIES {
         let record = services.bus.record(path);
         let Some(record) = record else {

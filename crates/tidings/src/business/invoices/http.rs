@@ -1,5 +1,7 @@
 //! `/invoices`: upload, look at.
 
+use std::time::Duration;
+
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -15,7 +17,7 @@ use super::sniff::FileType;
 use crate::app::Services;
 use crate::business::event::check_guid;
 use crate::business::origin::{Origin, path_id};
-use crate::http::{CorrelationId, IDEMPOTENCY_KEY, Json, Problem, RequestIds, Route, media_type};
+use crate::http::{CorrelationId, IDEMPOTENCY_KEY, Json, Problem, RequestIds, Route, body, media_type};
 use crate::tokens::{Caller, Scope};
 
 const ID: &str = "invoiceId";
@@ -25,6 +27,10 @@ const START_BYTES: usize = 4096;
 /// Bytes of a form's other fields, and what surrounds the file in the request.
 const FIELD_BYTES: usize = 1024;
 const AROUND_BYTES: u64 = 64 * 1024;
+/// What is too large is read on all the same, up to so many times what is allowed, and for so long: most clients listen only
+/// when they have sent everything, and to a connection that is closed before they never do.
+const DRAINED_TIMES: u64 = 8;
+const DRAINED_FOR: Duration = Duration::from_secs(20);
 
 #[must_use]
 pub fn routes() -> Vec<Route> {
@@ -84,7 +90,13 @@ async fn upload(
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail));
     }
     let most = services.config.limits.upload_bytes;
-    refuse_announced(&headers, most)?;
+    if is_announced_too_large(&headers, most) {
+        // Most clients listen only when they have sent everything; who asks first hears it before sending.
+        if !headers.contains_key(header::EXPECT) {
+            body::drain(request.into_body(), most.saturating_mul(DRAINED_TIMES), DRAINED_FOR).await;
+        }
+        return Err(too_large(most));
+    }
     let patience = services.limits.timeout();
     let received = tokio::time::timeout(patience, receive(request, &services.business.invoices.files, most)).await;
     let form = received.unwrap_or_else(|_| {
@@ -203,6 +215,8 @@ async fn read_file(mut part: Field<'_>, files: &Files, most: u64) -> Result<(Inc
     let mut start = Vec::new();
     while let Some(piece) = part.chunk().await.map_err(|error| unread(&error))? {
         if incoming.bytes() + piece.len() as u64 > most {
+            drop(incoming);
+            drain(&mut part, most).await;
             return Err(too_large(most));
         }
         if start.len() < START_BYTES {
@@ -225,10 +239,20 @@ async fn read_field(mut part: Field<'_>) -> Result<String, Problem> {
     Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
-fn refuse_announced(headers: &HeaderMap, most: u64) -> Result<(), Problem> {
+fn is_announced_too_large(headers: &HeaderMap, most: u64) -> bool {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    let far_too_large = announced.is_some_and(|length| length > most.saturating_add(AROUND_BYTES));
-    if far_too_large { Err(too_large(most)) } else { Ok(()) }
+    announced.is_some_and(|length| length > most.saturating_add(AROUND_BYTES))
+}
+
+/// Reads on for a while what is too large, so that its sender comes to listen.
+async fn drain(part: &mut Field<'_>, most: u64) {
+    let rest = async {
+        let mut left = most.saturating_mul(DRAINED_TIMES);
+        while let (Ok(Some(piece)), true) = (part.chunk().await, left > 0) {
+            left = left.saturating_sub(piece.len() as u64);
+        }
+    };
+    let _ = tokio::time::timeout(DRAINED_FOR, rest).await;
 }
 
 fn too_large(most: u64) -> Problem {

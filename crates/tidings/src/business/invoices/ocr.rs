@@ -11,6 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::time::Instant;
 
+use super::fields;
 use super::sniff::{self, FileType};
 use crate::config::invoices::Invoices as Settings;
 
@@ -20,6 +21,11 @@ const OUTPUT_BYTES: u64 = 1024 * 1024;
 const MEMORY_KB: u64 = 4 * 1024 * 1024;
 /// The longer side of a PDF's page once it is a picture: A4 at 300 dpi, whatever size the page claims.
 const PAGE_SIDE: u32 = 3508;
+/// Tesseract's ways to look at a page: as one block of text, and turned as it finds right.
+const UPRIGHT: &str = "6";
+const TURNED: &str = "1";
+/// From here on its word counts by itself that a page is turned; below, what is read must make more sense.
+const SURE: f64 = 2.0;
 /// What `pdftoppm` says of a page that is not there.
 const BEYOND_LAST_PAGE: i32 = 99;
 /// What a shell says of a program that is not there.
@@ -131,10 +137,35 @@ impl Reader {
         }
     }
 
+    /// The text of a picture. One that makes no sense may be turned, as phones store what they saw: then it is read again
+    /// as it should stand.
     async fn recognise(&self, picture: &Path, deadline: Instant) -> Result<String, Failure> {
+        let text = self.read_as(UPRIGHT, picture, deadline).await?;
+        if tells(&text) {
+            return Ok(text);
+        }
+        match self.turned(picture, deadline).await? {
+            None => Ok(text),
+            Some(confidence) => {
+                let again = self.read_as(TURNED, picture, deadline).await?;
+                Ok(if confidence >= SURE || tells(&again) { again } else { text })
+            }
+        }
+    }
+
+    /// How sure Tesseract is that the picture is turned; `None` if it stands upright or there is too little to tell, or if
+    /// the data for that (`osd`) are not installed.
+    async fn turned(&self, picture: &Path, deadline: Instant) -> Result<Option<f64>, Failure> {
+        let mut command = bounded(&self.settings.tesseract);
+        command.arg(picture).arg("stdout").args(["--psm", "0"]);
+        let ran = run(command, &self.settings.tesseract, deadline).await?;
+        Ok(turned(&ran.stdout).filter(|_| ran.code == Some(0)))
+    }
+
+    async fn read_as(&self, mode: &str, picture: &Path, deadline: Instant) -> Result<String, Failure> {
         let mut command = bounded(&self.settings.tesseract);
         // Columns keep their distance, which tells headings and values apart.
-        command.arg(picture).arg("stdout").args(["-l", &self.settings.languages, "--psm", "6"]);
+        command.arg(picture).arg("stdout").args(["-l", &self.settings.languages, "--psm", mode]);
         command.args(["-c", "preserve_interword_spaces=1"]);
         let ran = run(command, &self.settings.tesseract, deadline).await?;
         if ran.code == Some(0) {
@@ -147,6 +178,19 @@ impl Reader {
         }
         Err(Failure::File(format!("Tesseract cannot read the picture: {complaint}")))
     }
+}
+
+/// Whether a text says anything that only an invoice would.
+fn tells(text: &str) -> bool {
+    let fields = fields::recognise(text);
+    fields.number.is_some() || fields.date.is_some() || fields.total.is_some()
+}
+
+/// From what Tesseract says about a page's orientation: how sure it is, if it is turned.
+fn turned(said: &str) -> Option<f64> {
+    let value = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    let by = value("Rotate:")?;
+    (by != 0.0).then(|| value("Orientation confidence:").unwrap_or(0.0))
 }
 
 fn here(what: &str, error: &std::io::Error) -> Failure {
@@ -217,5 +261,23 @@ impl Drop for Group {
         if let Some(pid) = self.0 {
             let _ = kill_process_group(pid, Signal::KILL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turned_page_is_told_from_one_that_stands() {
+        let said = |by: u32| {
+            format!(
+                "Page number: 0\nOrientation in degrees: {by}\nRotate: {by}\nOrientation confidence: 3.51\nScript: Latin\n"
+            )
+        };
+        assert_eq!(turned(&said(90)), Some(3.51));
+        assert_eq!(turned(&said(180)), Some(3.51));
+        assert_eq!(turned(&said(0)), None);
+        assert_eq!(turned("Too few characters. Skipping this page\n"), None);
     }
 }

@@ -117,7 +117,7 @@ fn missing_things_are_placed_where_they_should_be() {
         "stage = \"prod\"\n[email]\ntransport = \"smtp\"\n\n[amqp]\nlisten = \"127.0.0.1:5672\"\n\n[[monitors]]\n[[sources]]\nname = \"s\"\n",
         &[
             "tidings.toml:2: `email.smtp_url` is missing, and `email.transport` = \"smtp\" needs it",
-            "tidings.toml:5: `amqp.keys` is empty, so that nobody could connect; give one, or set `amqp.listen` to \"\"",
+            "tidings.toml:6: `amqp.listen` must be \"\": AMQP is not there yet; use the bus over HTTP, `/bus` (docs/bus.md)",
             "tidings.toml:8: `monitors[0].name` is missing",
             "tidings.toml:8: `monitors[0].metric` is missing; it is \"dead_letters\", \"active_messages\", \"latency_p99_seconds\" or \"dead_letter_share\"",
             "tidings.toml:9: `sources[0].kind` is missing; it is \"azure-devops\" or \"dynamodb-stream\"",
@@ -156,6 +156,18 @@ link = "https://x/{{ a }"
     );
 }
 
+// What is not there must not be accepted in silence, however it is configured; off it stays.
+#[test]
+fn amqp_cannot_be_switched_on_yet() {
+    check(
+        "[amqp]\nkeys = [{ name = \"a\", key = \"b\" }]\nlisten = \"127.0.0.1:15672\"\n",
+        &[
+            "tidings.toml:3: `amqp.listen` must be \"\": AMQP is not there yet; use the bus over HTTP, `/bus` (docs/bus.md)",
+        ],
+    );
+    good("[amqp]\nlisten = \"\"\nkeys = [{ name = \"a\", key = \"b\" }]\n");
+}
+
 #[test]
 fn listeners_may_not_share_an_address() {
     check(
@@ -163,11 +175,8 @@ fn listeners_may_not_share_an_address() {
         &["tidings.toml:2: `push.listen` is 127.0.0.1:8787, which `listen` has already"],
     );
     check(
-        "listen = \"0.0.0.0:8788\"\n[amqp]\nlisten = \"127.0.0.1:8788\"\nkeys = [{ name = \"a\", key = \"b\" }]\n",
-        &[
-            "tidings.toml:3: `amqp.listen` is 127.0.0.1:8788, which `listen` has already",
-            "tidings.toml: `push.listen` is 127.0.0.1:8788, which `listen` has already",
-        ],
+        "listen = \"0.0.0.0:8788\"\n",
+        &["tidings.toml: `push.listen` is 127.0.0.1:8788, which `listen` has already"],
     );
     good("listen = \"127.0.0.1:0\"\n[push]\nlisten = \"127.0.0.1:0\"\n");
     assert_eq!(good("push.listen = \"\"").push.listen.address(), None);

@@ -188,6 +188,7 @@ fn same(error: &Error) -> Error {
         Error::ReadOnly(why) => Error::ReadOnly(why.clone()),
         Error::Corrupt(why) => Error::Corrupt(why.clone()),
         Error::Open(why) => Error::Open(why.clone()),
+        Error::Unreachable(why) => Error::Unreachable(why.clone()),
         Error::Failed { context, source } => {
             Error::Failed { context: context.clone(), source: source.to_string().into() }
         }

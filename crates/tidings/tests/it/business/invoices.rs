@@ -6,6 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{render, until};
+use crate::support::raw::{self, Raw};
 use crate::support::{Answer, Client, TestServer};
 
 const PRODUCT: &str = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
@@ -43,6 +44,24 @@ async fn upload(client: &Client, file: &Path, correlation: &str) -> Value {
 
 fn path(invoice: &Value) -> String {
     format!("/invoices/{}", invoice["invoiceId"].as_str().unwrap())
+}
+
+// SX-27: who sends everything before listening hears the answer, too, announced or not.
+#[tokio::test]
+async fn a_file_that_is_too_large_is_413_for_who_sends_before_listening() {
+    let server = TestServer::start().await;
+    let file = vec![b'x'; 30 * 1024 * 1024];
+    let body = form(&[("userProductId", None, PRODUCT.as_bytes()), ("file", Some("a.png"), &file)]);
+    let announced = format!("content-length: {}\r\n\r\n", body.len()).into_bytes();
+    let chunked = format!("transfer-encoding: chunked\r\n\r\n{:x}\r\n", body.len()).into_bytes();
+    for (before, after) in [(announced, &b""[..]), (chunked, &b"\r\n0\r\n\r\n"[..])] {
+        let mut connection = Raw::connect(server.address).await;
+        let head = raw::head("POST", "/invoices", server.admin_token());
+        let kind = "connection: close\r\ncontent-type: multipart/form-data; boundary=limit\r\n";
+        let request = [head.as_bytes(), kind.as_bytes(), &before, &body, after].concat();
+        assert!(connection.send(request).await, "the server went away");
+        connection.last_answer().await.problem(413);
+    }
 }
 
 // S003-05, S003-10, S003-11

@@ -50,6 +50,29 @@ async fn every_layout_is_read_from_pictures_and_pdfs() {
 }
 
 #[tokio::test]
+async fn turned_pictures_are_read_as_they_should_stand() {
+    let directory = tempfile::tempdir().unwrap();
+    render(directory.path());
+    let reader = Reader::new(&Invoices::default());
+    for (file, number, total) in [
+        ("turned-90.png", "INV-2026-0042", "30.00"),
+        ("turned-180.png", "10077", "1296.00"),
+        ("turned-270.tif", "2026-0815", "1190.00"),
+        ("noted.jpg", "A-1207", "35.70"),
+        ("turned.pdf", "A-1207", "35.70"),
+    ] {
+        let read = reader.read(&directory.path().join(file), LIMIT).await.unwrap();
+        let found = recognise(&read.text);
+        assert_eq!(
+            (found.number.as_deref(), found.total.as_deref()),
+            (Some(number), Some(total)),
+            "{file}: {}",
+            read.text
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_bad_file_fails_with_a_sentence_and_soon() {
     let directory = tempfile::tempdir().unwrap();
     render(directory.path());

@@ -90,6 +90,16 @@ def main(directory):
         document(where(name + ".pdf"), [lines])
     picture(LAYOUTS["plain"]).save(where("plain.jpg"), quality=92)
     picture(LAYOUTS["plain"]).save(where("plain.tif"))
+    # As a phone stores what it saw: turned, with or without a note that says so.
+    turned = lambda name, degrees: picture(LAYOUTS[name]).rotate(degrees, expand=True)
+    turned("plain", 90).save(where("turned-90.png"))
+    turned("columns", 180).save(where("turned-180.png"))
+    turned("german", 270).save(where("turned-270.tif"))
+    note = Image.Exif()
+    note[0x0112] = 6
+    turned("title", 90).save(where("noted.jpg"), quality=92, exif=note)
+    scanned = picture(LAYOUTS["title"]).rotate(90, expand=True)
+    scanned.convert("RGB").save(where("turned.pdf"), resolution=150)
     document(where("two-pages.pdf"), [LAYOUTS["title"], [(80, 80, 40, "Terms and conditions")]])
     document(where("200-pages.pdf"), [[(80, 80, 40, "Page")]] * 200)
     # Small on disk, large once it is unpacked.

@@ -1,8 +1,10 @@
 //! Several nodes on one store.
 
+mod away;
 mod cost;
 mod fanout;
 mod letters;
+mod order;
 mod pauses;
 mod processes;
 mod seeds;
