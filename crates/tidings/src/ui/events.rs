@@ -146,8 +146,15 @@ fn became(outcome: &Outcome, book: &Book) -> Markup {
             ul.plain { @for rule in &outcome.rules {
                 li { (rule_name(book, &rule.name)) " " (badge(&rule.status))
                     @if rule.repeats > 0 { span.faint { " " (rule.repeats) " told already" } }
+                    @if rule.served > 0 { span.faint { " " (rule.served) " served already" } }
                     @for error in &rule.errors { p.wrong { (error) } }
                 }
+            } }
+        }
+        @if !outcome.left_out.is_empty() {
+            h3 { "Told by another rule" }
+            ul.plain { @for one in &outcome.left_out {
+                li { (one.recipient) span.faint { " (" (one.channel) ") not by " (rule_name(book, &one.rule)) ", told by " (rule_name(book, &one.by)) } }
             } }
         }
         @if totals.notifications > 0 {
@@ -164,7 +171,8 @@ fn became(outcome: &Outcome, book: &Book) -> Markup {
             h3 { "Fan-out" }
             p { (badge(if fanout.state == "done" { "done" } else { "open" })) " "
                 (fanout.notifications) " inbox entries and " (fanout.messages) " messages so far"
-                @if fanout.repeats > 0 { span.faint { ", " (fanout.repeats) " told already" } } }
+                @if fanout.repeats > 0 { span.faint { ", " (fanout.repeats) " told already" } }
+                @if fanout.served > 0 { span.faint { ", " (fanout.served) " served already" } } }
         }
     }
 }
