@@ -78,7 +78,7 @@ async fn goes_on(server: TestServer) {
     let client = server.client();
     // It is a duplicate, and what is new is stored beside it, found by the old rule, and there after a restart.
     let again = json!({ "eventId": "old-1", "eventType": "old.kind", "source": "format-1" });
-    let told: Value = client.send(&again).await;
+    let told = client.post("/events", &again).await.expect(202).json();
     assert_eq!(told["duplicates"], 1, "{told}");
     let new: Vec<Value> = (1..=20).map(|n| json!({ "eventId": format!("new-{n}"), "eventType": "old.new" })).collect();
     assert_eq!(client.post("/events", &new.into()).await.expect(202).json()["accepted"], 20);
@@ -89,7 +89,12 @@ async fn goes_on(server: TestServer) {
     assert_eq!(ids(&client, "correlationId=old-correlation&limit=100").await, expected("old", 12));
     client.get("/rules/old-rule").await.problem(404);
     let inbox = client.get("/notifications?user=ana&limit=100").await.expect(200).json();
-    let new = inbox["items"].as_array().unwrap().iter().filter(|entry| entry["title"] == "old.new of ").count();
+    let new = inbox["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["title"].as_str().unwrap().starts_with("old.new"))
+        .count();
     assert_eq!(new, 20, "{inbox}");
     assert_eq!(client.get("/audit-log/verify").await.expect(200).json()["ok"], true);
 }
