@@ -52,7 +52,7 @@ async fn trace(
     }
     let context = paging::context(&caller, "/trace", &correlation_id);
     let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
-    let elsewhere = services.live_elsewhere(uri.path(), &headers, &correlation).await;
+    let elsewhere = services.live_elsewhere(&uri, &headers, &correlation).await;
     let trace = Trace { store: &*services.store, stage: services.config.stage.as_str(), bus: &services.bus, elsewhere };
     let (items, next) = trace.page(&correlation_id, limit, after).await?;
     let cursor = paging::seal(&services.sealer, &context, next.as_ref());

@@ -1,7 +1,7 @@
 //! A trace is the same on every node: what waits or is locked is in the memory of the one that has its queue, and is asked
 //! for there, at the same address and with the caller's own credentials.
 
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -24,14 +24,15 @@ pub(crate) fn live_here(services: &Services, headers: &HeaderMap, correlation_id
 }
 
 impl Services {
-    /// What the other nodes have of what `path` shows. One that does not answer is left out.
+    /// What the other nodes have of what is shown at that address. One that does not answer is left out.
     pub(crate) async fn live_elsewhere(
         &self,
-        path: &str,
+        uri: &Uri,
         headers: &HeaderMap,
         correlation: &CorrelationId,
     ) -> Vec<Fate> {
-        let call = Call { method: &Method::GET, path, query: None, headers, body: &Bytes::new(), correlation };
+        let (path, query, body) = (uri.path(), uri.query(), &Bytes::new());
+        let call = Call { method: &Method::GET, path, query, headers, body, correlation };
         let answers = self.ask_others(call).await;
         let read = |body: &Bytes| serde_json::from_slice::<Live>(body).ok();
         answers
