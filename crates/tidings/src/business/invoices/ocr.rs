@@ -167,6 +167,10 @@ impl Reader {
         // Columns keep their distance, which tells headings and values apart.
         command.arg(picture).arg("stdout").args(["-l", &self.settings.languages, "--psm", mode]);
         command.args(["-c", "preserve_interword_spaces=1"]);
+        if mode == TURNED {
+            // It is known to be turned; without this a short page counts as upright all the same.
+            command.args(["-c", "min_orientation_margin=0"]);
+        }
         let ran = run(command, &self.settings.tesseract, deadline).await?;
         if ran.code == Some(0) {
             return Ok(ran.stdout.trim_end().replace('\u{c}', "\n"));

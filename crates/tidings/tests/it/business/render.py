@@ -94,7 +94,7 @@ def main(directory):
     turned = lambda name, degrees: picture(LAYOUTS[name]).rotate(degrees, expand=True)
     turned("plain", 90).save(where("turned-90.png"))
     turned("columns", 180).save(where("turned-180.png"))
-    turned("german", 270).save(where("turned-270.tif"))
+    turned("plain", 270).save(where("turned-270.tif"))
     note = Image.Exif()
     note[0x0112] = 6
     turned("title", 90).save(where("noted.jpg"), quality=92, exif=note)
