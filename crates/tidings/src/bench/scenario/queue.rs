@@ -201,9 +201,8 @@ mod tests {
     fn tokens_and_settlements_are_found_in_an_answer() {
         let token = "01890a5d-ac96-774b-bcce-b302099a8057";
         let settled = format!(r#""settled":[{{"lockToken":"{token}","status":"ok"}}]"#);
-        let body = format!(
-            r#"{{"messages":[{{"lockToken":"{token}","body":"x"}},{{"lockToken":"{token}"}}],{settled}}}"#
-        );
+        let body =
+            format!(r#"{{"messages":[{{"lockToken":"{token}","body":"x"}},{{"lockToken":"{token}"}}],{settled}}}"#);
         let (messages, results) = parts(body.as_bytes()).unwrap();
         assert_eq!(tokens(messages).unwrap(), [token, token]);
         assert!(results.contains("ok"));

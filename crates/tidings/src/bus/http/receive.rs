@@ -32,6 +32,7 @@ pub fn routes() -> Vec<Route> {
         routes.push(
             Route::new(Method::POST, path, "Receive a message under a lock (peek-lock)", peek_lock)
                 .at_owner()
+                .waits()
                 .scopes(&[Scope::Consume])
                 .params(wait)
                 .answer_as::<String>(201, "The message; BrokerProperties and Location say the rest", "*/*")
@@ -41,6 +42,7 @@ pub fn routes() -> Vec<Route> {
         routes.push(
             Route::new(Method::DELETE, path, "Receive a message and delete it", receive_and_delete)
                 .at_owner()
+                .waits()
                 .scopes(&[Scope::Consume])
                 .params(wait)
                 .answer_as::<String>(200, "The message, which is gone with that", "*/*")
@@ -50,11 +52,17 @@ pub fn routes() -> Vec<Route> {
     }
     for path in paths!("/receive") {
         routes.push(
-            Route::new(Method::POST, path, "Receive messages under locks; settle earlier ones in the same call", receive)
-                .at_owner()
-                .scopes(&[Scope::Consume])
-                .body::<ReceiveBody>()
-                .answer::<Received>(200, "The messages, if any came in time"),
+            Route::new(
+                Method::POST,
+                path,
+                "Receive messages under locks; settle earlier ones in the same call",
+                receive,
+            )
+            .at_owner()
+            .waits()
+            .scopes(&[Scope::Consume])
+            .body::<ReceiveBody>()
+            .answer::<Received>(200, "The messages, if any came in time"),
         );
     }
     routes
@@ -152,11 +160,8 @@ async fn receive(
         }
     };
     // What is settled may be what comes next, or let it come. Where it cannot, one sync serves both.
-    let (settled, taken) = if frees_others {
-        (settling.await, receiving.await)
-    } else {
-        tokio::join!(settling, receiving)
-    };
+    let (settled, taken) =
+        if frees_others { (settling.await, receiving.await) } else { tokio::join!(settling, receiving) };
     let (settled, taken) = (settled?, taken?);
     Ok(Json(StatusCode::OK, Received { messages: taken.iter().map(MessageView::from).collect(), settled }))
 }
