@@ -25,6 +25,7 @@ pub mod http;
 pub mod inbox;
 pub mod incidents;
 pub mod ingest;
+pub mod mask;
 pub mod messages;
 pub mod nodes;
 pub mod origin;

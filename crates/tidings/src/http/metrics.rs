@@ -130,8 +130,8 @@ impl Default for Metrics {
 /// What may become of an event at the door.
 const EVENT_RESULTS: [&str; 3] = ["accepted", "duplicate", "rejected"];
 /// What may become of a rule that an event matches.
-const RULE_RESULTS: [&str; 7] =
-    ["matched", "unmatched", "deduplicated", "no_recipients", "fanout", "suppressed", "excluded"];
+const RULE_RESULTS: [&str; 8] =
+    ["matched", "unmatched", "deduplicated", "served", "no_recipients", "fanout", "suppressed", "excluded"];
 
 impl Metrics {
     /// The counters of a route.

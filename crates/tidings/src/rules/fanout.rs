@@ -3,6 +3,7 @@
 //! A crash loses nothing: the next start goes on at the cursor. Two nodes at the same job do no harm: every move is
 //! conditional on the one before. Keys follow from event and user, and an entry that is there already is passed over.
 
+mod message;
 mod progress;
 mod windows;
 
@@ -27,7 +28,7 @@ use super::notice::{self, Destination, Notice, Occurrence, Settings};
 use super::rule::{Rule, Target};
 use super::template::Fields;
 use super::window::Windows;
-use crate::bus::{self, Bus, BusError};
+use crate::bus::Bus;
 use crate::events::{StoredEvent, record as events};
 use crate::http::Metrics;
 use crate::inbox::record::Stamp;
@@ -125,8 +126,13 @@ impl Fanout {
                 }
             }
             let more = self.more(&job);
-            let write = if more.is_empty() { job.done() } else { job.relisted(&more) };
-            return match self.store.transact(vec![write]).await {
+            let mut writes = vec![if more.is_empty() { job.done() } else { job.relisted(&more) }];
+            if more.is_empty() {
+                let removed: Vec<Write> = self.served(&mut job).await?.removed(id).collect();
+                // More than fit expire with the job.
+                writes.extend(removed.into_iter().take(limits::TRANSACTION_WRITES - 1));
+            }
+            return match self.store.transact(writes).await {
                 Ok(()) if more.is_empty() => Ok(()),
                 Ok(()) | Err(Error::Conflict { .. }) => continue 'fresh,
                 Err(error) => Err(error),
@@ -216,11 +222,7 @@ impl Fanout {
         // Of users whom the event names each has a window; of those on the map all have one.
         let (users, each_apart, together): (Vec<String>, _, _) = match destination {
             Destination::Message(message) => {
-                if let Some(windows) = windows {
-                    return self.to_others(job, rule, &message, windows, past).await;
-                }
-                let chunk = Chunk { pieces: vec![Piece::Message(message)], after: past, repeats: 0 };
-                return self.commit(job, chunk).await;
+                return self.message(job, rule, number, &message, windows, past).await;
             }
             Destination::Users(users) => (users.into_iter().collect(), windows, None),
             Destination::Product { product, groups } => {
@@ -367,30 +369,6 @@ impl Fanout {
         }
         job.step = present;
         transactions.into_iter().collect()
-    }
-
-    /// Puts the event on the bus in the transaction that moves the job, if that is where the target leads.
-    async fn on_bus(
-        &self,
-        job: &mut Job,
-        rule: &Rule,
-        number: usize,
-        event: &Occurrence<'_>,
-        past: &Cursor,
-    ) -> Result<Option<Moved>, Error> {
-        let (Some(bus), Some(Target::Queue { entity })) = (&self.bus, rule.targets.get(number)) else {
-            return Ok(None);
-        };
-        let prepared = match bus.prepare(entity, bus::of_event(event.envelope, Some(&rule.name))).await {
-            Ok(prepared) => prepared,
-            Err(BusError::Store(error)) => return Err(error),
-            Err(_) => return Ok(None),
-        };
-        let mut writes = vec![job.moved(past, 0, 1)];
-        writes.extend(prepared.writes());
-        let result = self.store.transact(writes).await;
-        prepared.resolve(&result);
-        settled(job, result, past.clone()).map(Some)
     }
 
     /// Commits chunks in their order, handing in all of them at once.

@@ -10,8 +10,10 @@ use uuid::Uuid;
 
 use super::limits::OUTCOME_ENTRIES;
 use super::notice::Occurrence;
+use super::outcome::LeftOut;
 use super::record;
 use super::rule::Rule;
+use super::served::Served;
 use crate::events::record::EventKey;
 
 /// The partition of `open-index`.
@@ -45,7 +47,7 @@ pub struct Cursor {
 }
 
 /// Lists in which a job notes what came of its rules.
-pub const NOTES: [&str; 4] = ["gone", "no_recipients", "deduplicated", "errors"];
+pub const NOTES: [&str; 5] = ["gone", "no_recipients", "deduplicated", "left_out", "errors"];
 
 /// A job as it was found in the store.
 #[derive(Debug)]
@@ -68,6 +70,9 @@ pub struct Job {
     pub said: Option<(usize, usize)>,
     /// The rule of which it is noted that it would have told somebody the same.
     pub repeated: Option<usize>,
+    /// Who is told already, once it was read.
+    pub served: Option<Served>,
+    pub expires_at: i64,
 }
 
 /// A new job and the write that stores it.
@@ -176,6 +181,17 @@ impl Job {
         }
     }
 
+    /// The same move, noting whom a rule does not tell because somebody else has.
+    #[must_use]
+    pub fn leaving_out(&mut self, moved: Write, left_out: &[LeftOut]) -> Write {
+        let notes = left_out.iter().take(OUTCOME_ENTRIES).filter_map(|one| serde_json::to_string(one).ok());
+        let mut moved = self.with_notes(moved, "left_out", notes.collect());
+        if let (Write::Update { changes, .. }, false) = (&mut moved, left_out.is_empty()) {
+            changes.push(Change::Add("left_out_count".into(), i64::try_from(left_out.len()).unwrap_or(i64::MAX)));
+        }
+        moved
+    }
+
     /// The write that gives the job its next list, of these names.
     #[must_use]
     pub fn relisted(&self, names: &[String]) -> Write {
@@ -254,5 +270,7 @@ fn read(item: &Item, json: String) -> Option<Job> {
         notes: NOTES.iter().map(|list| notes_in(item, list).count()).sum(),
         said: None,
         repeated: None,
+        served: None,
+        expires_at: item.int("ttl").unwrap_or(i64::MAX),
     })
 }

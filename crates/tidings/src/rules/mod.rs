@@ -1,5 +1,6 @@
 //! Rules: who hears of what. `read` checks a rule, `builtin` has those that come with Tidings, `book` matches events,
-//! `exclude` keeps some of the matching rules back, `react` says what follows from the others,
+//! `exclude` keeps some of the matching rules back, `react` says what follows from the others, `served` that nobody hears
+//! of an event twice over one channel,
 //! `fanout` carries on what is too much for one transaction, `record` and `job` are what is stored of it.
 
 pub mod book;
@@ -17,6 +18,7 @@ pub mod react;
 pub mod read;
 pub mod record;
 pub mod rule;
+pub mod served;
 pub mod template;
 pub mod window;
 

@@ -34,6 +34,9 @@ pub struct Outcome {
     /// Rules that an exclude rule kept from telling anybody.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub suppressed: Vec<String>,
+    /// Who is left out of a rule's messages, because another one has told them of this event over the same channel.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     pub totals: Totals,
     /// The work that was too much for one transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +49,8 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Matched {
     pub name: String,
-    /// `matched`, `deduplicated`, `no_recipients`, `fanout` or `suppressed`; of an exclude rule, `excluded`.
+    /// `matched`, `deduplicated`, `served` (others have told everybody), `no_recipients`, `fanout` or `suppressed`; of an
+    /// exclude rule, `excluded`.
     pub status: String,
     /// The exclude rule that kept this one from telling anybody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,8 +62,32 @@ pub struct Matched {
     /// that the event names.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub repeats: u64,
+    /// How many are told of this event over the same channel already, by another rule or another target of this one;
+    /// `left_out` has the first of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub served: u64,
     /// What was wrong with its templates for this event, and how many of those whom the event names cannot be told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
+}
+
+/// One who hears of an event over a channel, but not from this rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOut {
+    pub rule: String,
+    pub channel: String,
+    /// The address, topic, queue or caller; of a webhook's URL scheme and host.
+    pub recipient: String,
+    /// The rule that told them, or the part that did so by itself.
+    pub by: String,
+}
+
+/// What one rule came to.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// How many were told the same not long ago.
+    pub repeats: u64,
+    pub left_out: Vec<LeftOut>,
     pub errors: Vec<String>,
 }
 
@@ -112,6 +140,9 @@ pub struct Fanout {
     /// How many users and addresses had been told the same within the window, and are not told again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub repeats: u64,
+    /// How many were told of this event over the same channel already.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub served: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -121,17 +152,25 @@ fn is_zero(n: &u64) -> bool {
 
 impl Matched {
     fn new(name: &str, status: &str, errors: Vec<String>) -> Self {
-        Self { name: name.to_owned(), status: status.to_owned(), by: None, reason: None, repeats: 0, errors }
+        Self { name: name.to_owned(), status: status.to_owned(), by: None, reason: None, repeats: 0, served: 0, errors }
     }
 }
 
 impl Outcome {
-    /// A rule that matched; `repeats` of those it leads to were told the same not long ago.
-    pub fn rule(&mut self, name: &str, status: &'static str, repeats: u64, errors: Vec<String>) {
+    /// A rule that matched.
+    pub fn rule(&mut self, name: &str, status: &'static str, told: Told) {
+        let Told { repeats, left_out, errors } = told;
         if repeats > 0 && status != "deduplicated" {
             push(&mut self.deduplicated, name.to_owned());
         }
-        self.matched(status, Matched { repeats, ..Matched::new(name, status, errors) });
+        self.matched(status, Matched { repeats, served: left_out.len() as u64, ..Matched::new(name, status, errors) });
+        self.leave_out(left_out);
+    }
+
+    /// Notes who is left out.
+    pub fn leave_out(&mut self, left_out: Vec<LeftOut>) {
+        let room = OUTCOME_ENTRIES.saturating_sub(self.left_out.len());
+        self.left_out.extend(left_out.into_iter().take(room));
     }
 
     /// An exclude rule that keeps others back.

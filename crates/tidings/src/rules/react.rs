@@ -12,8 +12,9 @@ use uuid::Uuid;
 use super::exclude::Exclusions;
 use super::job;
 use super::notice::{self, Destination, Notice, Occurrence, Settings};
-use super::outcome::{Fanout, Outcome};
+use super::outcome::{Fanout, Outcome, Told};
 use super::rule::{Rule, Target};
+use super::served::{self, Served, Share};
 use super::window::Windows;
 use crate::bus::{self, Bus, BusError, Prepared};
 use crate::events::record::NewEvent;
@@ -22,8 +23,9 @@ use crate::ingest::Companions;
 use crate::messages::{Message, counters, record};
 use crate::tickets::callers::Callers;
 
-/// Writes of the event itself: its id, its record, its day. And one for a job, and one that counts messages.
-const KEPT_WRITES: usize = 5;
+/// Writes of the event itself: its id, its record, its day. And one for a job, one for whom the job need not tell any more,
+/// and one that counts messages.
+const KEPT_WRITES: usize = 6;
 /// Bytes kept for the event, its outcome and a job.
 const KEPT_BYTES: usize = 1024 * 1024;
 
@@ -55,14 +57,13 @@ pub struct Reactor {
 struct Effects {
     /// The windows that it opens.
     markers: Vec<(Uuid, Write)>,
-    /// How many it would have told who were told the same not long ago.
-    repeats: u64,
     entries: Vec<Entry>,
     messages: Vec<Message>,
     /// For the bus, with the name of the target's entity.
     bus: Vec<(String, Prepared)>,
     nobody: bool,
-    errors: Vec<String>,
+    /// Whom it would have told, but for windows and other rules, and what is wrong.
+    told: Told,
 }
 
 impl Reactor {
@@ -104,17 +105,19 @@ impl Reactor {
                 sheet.reaction.outcome.suppressed(&rule.name, kept);
                 continue;
             }
+            let before = sheet.served.mark();
             // Thousands of rules may match; those that cannot fit any more cost nothing here.
             let effects = match sheet.is_full() {
                 true => None,
-                false => self.effects(rule, &event, silent, &sheet.reaction.told).await?,
+                false => self.effects(rule, &event, silent, &sheet.reaction.told, &mut sheet.served).await?,
             };
             let fits = match effects {
                 Some(effects) => sheet.add(rule, effects, &self.messages)?,
                 None => false,
             };
             if !fits {
-                sheet.reaction.outcome.rule(&rule.name, "fanout", 0, Vec::new());
+                sheet.served.back_to(before);
+                sheet.reaction.outcome.rule(&rule.name, "fanout", Told::default());
                 left.push(Arc::clone(rule));
             }
         }
@@ -125,18 +128,20 @@ impl Reactor {
             let keep = self.settings.messages_seconds.max(self.settings.notifications_seconds);
             let (id, write) = job::new(&event, &new.key, &left, keep);
             reaction.writes.push(write);
+            reaction.writes.extend(sheet.served.first_page(&id, event.received_at.as_second().saturating_add(keep)));
             reaction.outcome.fanout = Some(Fanout { job: id, ..Fanout::default() });
         }
         Ok(reaction)
     }
 
-    /// What a rule causes, or `None` if it is more than a transaction could ever hold.
+    /// What a rule causes, or `None` if it is more than a transaction could ever hold. Whom it tells is noted in `served`.
     async fn effects(
         &self,
         rule: &Rule,
         event: &Occurrence<'_>,
         silent: &BTreeSet<Uuid>,
         told: &BTreeSet<String>,
+        served: &mut Served,
     ) -> Result<Option<Effects>, Error> {
         let mut notice = Notice::of(rule, event);
         let windows = Windows::of(rule, &notice, event);
@@ -148,24 +153,24 @@ impl Reactor {
         for (number, target) in rule.targets.iter().enumerate() {
             let shared = windows.as_ref().filter(|_| target.is_fixed()).map(Windows::fixed);
             if shared.is_some_and(|shared| silent.contains(&shared)) {
-                effects.repeats += 1;
+                effects.told.repeats += 1;
                 continue;
             }
             // The rule's targets that the event itself gives an address.
             let apart = windows.as_ref().filter(|_| shared.is_none());
             match notice.destination(rule, number, event, &mut errors) {
                 Destination::Message(mut message) => {
-                    if let Some(windows) = apart {
-                        let is_open = |id: &Uuid| silent.contains(id) || opened.contains(id);
-                        let (ids, repeats) = windows.message(&mut message, is_open);
-                        effects.repeats += repeats;
-                        if ids.is_empty() {
-                            continue;
-                        }
-                        opened.extend(ids);
+                    let turn = Turn { rule: &rule.name, number, shared, apart };
+                    let is_open = |id: &Uuid| silent.contains(id) || opened.contains(id);
+                    let left = turn.left_of(&mut message, is_open, served, &mut effects.told);
+                    let Some((share, ids)) = left else { continue };
+                    opened.extend(ids);
+                    let on_bus = self.on_bus(rule, number, event).await?;
+                    // What nobody on the bus wants is told to nobody.
+                    if on_bus.as_ref().is_none_or(|(_, prepared)| !prepared.sent.is_empty()) {
+                        served.add(share);
                     }
-                    opened.extend(shared);
-                    match self.on_bus(rule, number, event).await? {
+                    match on_bus {
                         Some(prepared) => effects.bus.push(prepared),
                         None => effects.messages.push(*message),
                     }
@@ -174,7 +179,7 @@ impl Reactor {
                     for user in named {
                         let window = shared.or_else(|| apart.map(|windows| windows.user(&user)));
                         if window.is_some_and(|window| silent.contains(&window)) {
-                            effects.repeats += 1;
+                            effects.told.repeats += 1;
                         } else {
                             users.entry(user).or_default().extend(window);
                         }
@@ -183,7 +188,7 @@ impl Reactor {
                 Destination::Product { product, groups } => {
                     let window = shared.or_else(|| apart.map(|windows| windows.product(&product, &groups)));
                     if window.is_some_and(|window| silent.contains(&window)) {
-                        effects.repeats += 1;
+                        effects.told.repeats += 1;
                         continue;
                     }
                     let most = limits::TRANSACTION_WRITES;
@@ -205,7 +210,8 @@ impl Reactor {
             opened.extend(ids);
         }
         effects.markers = windows.iter().flat_map(|windows| opened.iter().map(|id| (*id, windows.open(*id)))).collect();
-        Ok(Some(Effects { errors, ..effects }))
+        effects.told.errors = errors;
+        Ok(Some(effects))
     }
 
     /// The writes that put the event on the bus, if that is where the target leads. An entity that does not exist is
@@ -228,6 +234,43 @@ impl Reactor {
     }
 }
 
+/// A target's turn, with the windows that its message may open.
+struct Turn<'a> {
+    rule: &'a str,
+    number: usize,
+    shared: Option<Uuid>,
+    apart: Option<&'a Windows<'a>>,
+}
+
+impl Turn<'_> {
+    /// Takes out of a message who was told the same not long ago, and who is served. Gives those who are left, if any, and
+    /// the windows that telling them opens.
+    fn left_of(
+        &self,
+        message: &mut Message,
+        is_open: impl Fn(&Uuid) -> bool,
+        served: &Served,
+        told: &mut Told,
+    ) -> Option<(Share, BTreeSet<Uuid>)> {
+        let mut ids: BTreeSet<Uuid> = self.shared.into_iter().collect();
+        let each = self.apart.filter(|_| Windows::are_apart(message));
+        if let Some(windows) = self.apart {
+            let (new, repeats) = windows.message(message, is_open);
+            told.repeats += repeats;
+            if new.is_empty() {
+                return None;
+            }
+            ids = new;
+        }
+        // Only what is really made counts, so windows come first.
+        let taken = served.take_out(self.rule, self.number, message);
+        told.left_out.extend(taken.left_out);
+        let share = taken.share?;
+        // Who is left out has not heard it from this rule.
+        Some((share, each.map_or(ids, |windows| windows.message(message, |_| false).0)))
+    }
+}
+
 /// The transaction as it fills up.
 #[derive(Default)]
 struct Sheet {
@@ -235,6 +278,8 @@ struct Sheet {
     bytes: usize,
     /// Writes of the transaction that are spoken for.
     kept_writes: usize,
+    /// Who is told over which channel, and by whom.
+    served: Served,
 }
 
 impl Sheet {
@@ -247,6 +292,7 @@ impl Sheet {
             sheet.bytes += notice::bytes(&write);
             sheet.reaction.writes.push(write);
             sheet.reaction.outcome.sent(message);
+            sheet.served.note(message);
         }
         with.sent.iter().for_each(|sent| sheet.reaction.outcome.forwarded(sent));
         sheet.reaction.messages.clone_from(&with.messages);
@@ -278,7 +324,11 @@ impl Sheet {
         let room = self.room();
         let reaction = &mut self.reaction;
         let used = reaction.writes.len() + reaction.bus.len();
-        if used + writes.len() + on_bus > room || self.bytes + bytes > limits::TRANSACTION_BYTES - KEPT_BYTES {
+        let is_crowded = self.served.len() > served::PAGE;
+        if used + writes.len() + on_bus > room
+            || self.bytes + bytes > limits::TRANSACTION_BYTES - KEPT_BYTES
+            || is_crowded
+        {
             effects.bus.into_iter().for_each(|(_, prepared)| prepared.aborted());
             return Ok(false);
         }
@@ -291,11 +341,12 @@ impl Sheet {
         self.bytes += bytes;
         reaction.writes.extend(writes);
         let status = match (told_somebody, effects.nobody) {
-            (false, _) if effects.repeats > 0 => "deduplicated",
+            (false, _) if effects.told.repeats > 0 => "deduplicated",
+            (false, false) if !effects.told.left_out.is_empty() => "served",
             (_, true) => "no_recipients",
             (_, false) => "matched",
         };
-        reaction.outcome.rule(&rule.name, status, effects.repeats, effects.errors);
+        reaction.outcome.rule(&rule.name, status, effects.told);
         for entry in &effects.entries {
             reaction.outcome.notified(entry);
         }

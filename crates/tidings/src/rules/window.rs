@@ -64,6 +64,12 @@ impl<'a> Windows<'a> {
         self.one("map", &format!("{product}\n{}", groups.join("\n")))
     }
 
+    /// Whether each of those whom a message goes to has a window.
+    #[must_use]
+    pub fn are_apart(message: &Message) -> bool {
+        matches!(message.target.get("to"), Some(Value::Array(to)) if to.len() <= ADDRESSES_APART)
+    }
+
     /// Those of whom a message goes to. Addresses whose window is open, says `is_open`, are taken out of the message;
     /// gives the windows of the others, and how many were taken out.
     pub fn message(&self, message: &mut Message, is_open: impl Fn(&Uuid) -> bool) -> (BTreeSet<Uuid>, u64) {

@@ -221,7 +221,7 @@ fn rule_step(item: Item) -> Told {
     let outcome = event.outcome();
     let details = json!({
         "rules": outcome.rules, "no_recipients": outcome.no_recipients, "deduplicated": outcome.deduplicated,
-        "suppressed": outcome.suppressed,
+        "suppressed": outcome.suppressed, "left_out": outcome.left_out,
         "fanout": outcome.fanout.map(|fanout| fanout.job),
     });
     Ok(followed(&event, "rule", outcome.totals.rules, &details))

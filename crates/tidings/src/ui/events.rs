@@ -7,7 +7,9 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::door::{Page, Visitor};
-use super::parts::{self, Field, address, badge, facts, message_link, rule_name, time, time_text, trace_link};
+use super::parts::{
+    self, Field, address, asked_for, badge, facts, message_link, rule_name, time, time_text, trace_link,
+};
 use super::{layout, live};
 use crate::app::Services;
 use crate::events::http::{name_param, outcome};
@@ -30,6 +32,7 @@ pub fn pages() -> Vec<Page> {
             "cursor",
         ]),
         Page::new("/ui/events/{eventId}", &[Scope::Read], get(show)).params(&["source"]),
+        Page::new("/ui/by-id/events", &[Scope::Read], get(show)).params(&["id", "source"]),
     ]
 }
 
@@ -91,9 +94,10 @@ fn nothing(query: &[(&str, &str)]) -> Markup {
 async fn show(
     State(services): State<Services>,
     visitor: Visitor,
-    Path(event_id): Path<String>,
+    path: Option<Path<String>>,
     mut params: Params,
 ) -> Result<Response, Problem> {
+    let event_id = asked_for(path, &params);
     let source = name_param(&mut params, "source");
     params.finish()?;
     let event = services.events.get(&event_id, source.as_deref()).await?;
@@ -142,8 +146,15 @@ fn became(outcome: &Outcome, book: &Book) -> Markup {
             ul.plain { @for rule in &outcome.rules {
                 li { (rule_name(book, &rule.name)) " " (badge(&rule.status))
                     @if rule.repeats > 0 { span.faint { " " (rule.repeats) " told already" } }
+                    @if rule.served > 0 { span.faint { " " (rule.served) " served already" } }
                     @for error in &rule.errors { p.wrong { (error) } }
                 }
+            } }
+        }
+        @if !outcome.left_out.is_empty() {
+            h3 { "Told by another rule" }
+            ul.plain { @for one in &outcome.left_out {
+                li { (one.recipient) span.faint { " (" (one.channel) ") not by " (rule_name(book, &one.rule)) ", told by " (rule_name(book, &one.by)) } }
             } }
         }
         @if totals.notifications > 0 {
@@ -160,7 +171,8 @@ fn became(outcome: &Outcome, book: &Book) -> Markup {
             h3 { "Fan-out" }
             p { (badge(if fanout.state == "done" { "done" } else { "open" })) " "
                 (fanout.notifications) " inbox entries and " (fanout.messages) " messages so far"
-                @if fanout.repeats > 0 { span.faint { ", " (fanout.repeats) " told already" } } }
+                @if fanout.repeats > 0 { span.faint { ", " (fanout.repeats) " told already" } }
+                @if fanout.served > 0 { span.faint { ", " (fanout.served) " served already" } } }
         }
     }
 }

@@ -22,6 +22,7 @@ mod duplicates;
 mod engines;
 mod envelopes;
 mod faults;
+mod formats;
 mod gone;
 mod idempotency;
 mod inbox;

@@ -13,8 +13,11 @@ pub async fn progress(store: &dyn Store, outcome: &mut Outcome) -> Result<(), Er
     fanout.state = if job.get("open").is_some() { "open" } else { "done" }.to_owned();
     (fanout.notifications, fanout.messages) = (number("notifications"), number("messages"));
     fanout.repeats = number("repeats");
+    fanout.served = number("left_out_count");
+    let left_out = job::notes_in(&job, "left_out").filter_map(|note| serde_json::from_str(note).ok()).collect();
     outcome.totals.notifications += fanout.notifications;
     outcome.totals.messages += fanout.messages;
+    outcome.leave_out(left_out);
     for (list, name) in [(&mut outcome.no_recipients, "no_recipients"), (&mut outcome.deduplicated, "deduplicated")] {
         for rule in job::notes_in(&job, name) {
             if !list.iter().any(|known| known == rule) {

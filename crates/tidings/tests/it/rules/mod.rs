@@ -8,6 +8,7 @@ mod fanout;
 mod offline;
 mod reactions;
 mod replacement;
+mod served;
 mod windows;
 
 use std::sync::Arc;

@@ -230,8 +230,9 @@ async fn the_outcome_of_a_huge_event_is_brief() {
     let largest = 389_120;
     let server = TestServer::start_with(|config| config.limits.event_bytes = largest).await;
     let client = server.client();
-    let rule = json!({ "pattern": { "eventType": [{ "exists": true }] }, "targets": [{ "channel": "ntfy" }] });
     for n in 0..60 {
+        let targets = json!([{ "channel": "ntfy", "topic": format!("t{n}") }]);
+        let rule = json!({ "pattern": { "eventType": [{ "exists": true }] }, "targets": targets });
         client.put(&format!("/rules/{n:03}{}", "n".repeat(120)), &rule).await.expect(201);
     }
     let (name, id) = ("ä".repeat(250), "c".repeat(128));
@@ -284,8 +285,8 @@ async fn the_default_text_has_lists_and_objects_too() {
 #[tokio::test]
 async fn only_a_text_with_markup_brings_html_of_its_own() {
     let rig = Rig::start().await;
-    let targets = json!([{ "channel": "email", "to": ["a@b.c"] }]);
     for (name, text) in [("plain", "{{ data.x }}\nsecond line"), ("marked", "<b>{{ data.x }}</b>")] {
+        let targets = json!([{ "channel": "email", "to": [format!("{name}@b.c")] }]);
         rig.rule(name, json!({ "targets": targets, "text": text })).await;
     }
     rig.send(json!({ "eventId": "e1", "eventType": "a", "data": { "x": "<i>" } })).await;
