@@ -256,7 +256,7 @@ impl Config {
         self.outbound.check(&mut check.key("outbound"));
         self.delivery.check(&mut check.key("delivery"));
         self.limits.check(&mut check.key("limits"));
-        self.retention.check(&mut check.key("retention"));
+        self.retention.check(&mut check.key("retention"), self.store.engine);
         self.check_listeners(check);
         check.list("rules", &self.rules, |rule| &rule.name, rules::Rule::check);
         check.list("queues", &self.queues, |queue| &queue.name, bus::Queue::check);
