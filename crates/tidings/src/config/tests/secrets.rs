@@ -93,6 +93,6 @@ fn a_key_for_secrets_has_32_bytes() {
     let form = "must be 32 bytes in base64, as `openssl rand -base64 32` makes them";
     check(
         "secrets_key = \"no key at all\"\nprevious_secrets_key = \"\"\n",
-        &["tidings.toml:2: `previous_secrets_key` is empty", &format!("tidings.toml:1: `secrets_key` {form}")],
+        &[&format!("tidings.toml:1: `secrets_key` {form}"), "tidings.toml:2: `previous_secrets_key` is empty"],
     );
 }

@@ -84,7 +84,8 @@ impl TestServer {
 
     /// A server on a directory that was filled from a backup of `first`.
     pub async fn restored(data: TempDir, first: &Self) -> Self {
-        let config = Config { data_dir: data.path().to_owned(), ..first.services.config.clone() };
+        let mut config = Config { data_dir: data.path().to_owned(), ..first.services.config.clone() };
+        config.set_listen(SocketAddr::from(([127, 0, 0, 1], 0)));
         std::fs::write(data.path().join("admin.token"), first.admin_token()).unwrap();
         let app = App::open(config, surroundings(&first.clock)).await.unwrap();
         Self::run(app, data, Arc::clone(&first.clock))
