@@ -18,7 +18,10 @@ impl Line {
             let outcome = match action {
                 Action::DeadLetter { place, message, reason } => {
                     let description = "the message was delivered as often as maxDeliveryCount allows";
-                    let outcome = self.dispose(place, &message, Some((reason, description))).await;
+                    let outcome = match self.tell_given_up(&message, description).await {
+                        Ok(()) => self.dispose(place, &message, Some((reason, description))).await,
+                        Err(error) => Err(error),
+                    };
                     self.disposed(place, message, outcome)
                 }
                 Action::Expire { place, message } => {

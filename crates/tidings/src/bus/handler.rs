@@ -4,13 +4,14 @@
 //! nobody else. The lock is renewed while it runs. What it wants written, the record that it has handled the message and
 //! the end of the message are one transaction, so an effect comes about exactly once, however often it is delivered.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
-use tidings_store::{Condition, Item, Key, Write};
+use tidings_store::{Condition, Error, Item, Key, Write};
 
 use super::line::{Line, LineError};
 use super::message::Stored;
@@ -34,6 +35,16 @@ pub trait Handler: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     async fn handle(&self, delivery: &Delivery) -> Verdict;
+
+    /// There will be no other delivery, and the handler may not know: the process may have ended in the last one. Comes
+    /// before the message becomes a dead letter, and again if that fails.
+    ///
+    /// # Errors
+    ///
+    /// The store's; then the message stays where it is for now.
+    async fn given_up(&self, _message: &Stored, _why: &str) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// A message to be handled.
@@ -82,6 +93,7 @@ impl Default for Consumer {
 impl Bus {
     /// Lets a handler have the messages of a path until the server stops.
     pub fn register(self: &Arc<Self>, path: Path, handler: Arc<dyn Handler>, consumer: Consumer) {
+        self.shared.handlers.add(path.to_string(), &handler);
         for _ in 0..consumer.concurrency.max(1) {
             let (bus, path, handler, consumer) =
                 (Arc::clone(self), path.clone(), Arc::clone(&handler), consumer.clone());
@@ -122,7 +134,35 @@ impl Bus {
     }
 }
 
+/// Who handles the messages of which line, in this process, for as long as they do.
+#[derive(Default)]
+pub(super) struct Handlers(RwLock<BTreeMap<String, Vec<Weak<dyn Handler>>>>);
+
+impl Handlers {
+    fn add(&self, path: String, handler: &Arc<dyn Handler>) {
+        let mut handlers = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        handlers.entry(path).or_default().push(Arc::downgrade(handler));
+    }
+
+    fn of(&self, path: &str) -> Vec<Arc<dyn Handler>> {
+        let handlers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        handlers.get(path).into_iter().flatten().filter_map(Weak::upgrade).collect()
+    }
+}
+
 impl Line {
+    /// Tells those who handle messages of this line that one is given up.
+    pub(super) async fn tell_given_up(&self, message: &Stored, why: &str) -> Result<(), Error> {
+        let handlers = self.shared.handlers.of(&self.path);
+        for handler in &handlers {
+            handler.given_up(message, why).await?;
+        }
+        if !handlers.is_empty() {
+            self.shared.handled.send_modify(|count| *count += 1);
+        }
+        Ok(())
+    }
+
     /// Has one message handled and settles it.
     pub async fn handle(self: &Arc<Self>, taken: Taken, handler: &Arc<dyn Handler>, consumer: &Consumer) {
         let marker = self.marker(handler.name(), &taken);

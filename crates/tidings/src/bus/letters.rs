@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidings_core::time::iso_millis;
-use tidings_store::{Error, Item, Key, Write};
+use tidings_store::{Error, Item, Key, Store, Write};
 
 use super::layout::{self, LaneId, Place};
 use super::line::Line;
@@ -59,6 +59,27 @@ pub struct Done {
 pub fn id(generation: &str, number: u64) -> String {
     // As wide as in the layout: letters of one moment stay in order.
     format!("bus-{generation}-{}", layout::digits(number))
+}
+
+/// The write by which a letter is found whose message was pushed as the message of this id, for as long as that is kept.
+pub(super) fn found_by(pushed: &str, at: &OnBus, until: i64) -> Write {
+    let item = layout::seen_table()
+        .key_item(&pushed_key(pushed))
+        .with("path", &at.path)
+        .with("generation", &at.generation)
+        .with("number", i64::try_from(at.number).unwrap_or(i64::MAX))
+        .with("ttl", until);
+    Write::put(layout::seen_table(), item)
+}
+
+/// The letter that there was of a message which was pushed as the message of this id. It may be gone by now.
+pub async fn of_pushed(store: &dyn Store, pushed: &str) -> Result<Option<OnBus>, Error> {
+    let found = store.get(layout::seen_table(), &pushed_key(pushed)).await?;
+    Ok(found.as_ref().and_then(OnBus::from_item))
+}
+
+fn pushed_key(pushed: &str) -> Key {
+    Key::with_sort(format!("pushed/{pushed}"), "letter")
 }
 
 impl Line {

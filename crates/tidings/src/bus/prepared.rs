@@ -144,6 +144,14 @@ impl Prepared {
         Ok(())
     }
 
+    /// Where the message goes that was the last to come to a lane: the line, and the position there.
+    pub(super) fn last_arrival(&self) -> Option<(&Arc<Line>, u64)> {
+        self.arrivals.iter().rev().find_map(|arrival| match arrival {
+            Arrival::Lane(line, _, _, position, _) => Some((line, *position)),
+            _ => None,
+        })
+    }
+
     /// A message waits for its time.
     pub(super) fn arrive_timed(
         &mut self,

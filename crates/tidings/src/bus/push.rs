@@ -11,12 +11,14 @@ use uuid::Uuid;
 
 use super::definition::{Definition, Push};
 use super::http::broker_properties;
+use super::letters;
 use super::line::{Line, LineError};
 use super::message::{Attempt, MAX_DELIVERIES, Stored};
 use super::prepared::Prepared;
 use super::state::{Held, Taken};
 use crate::config::Secret;
 use crate::config::delivery::Override;
+use crate::messages::dead::OnBus;
 use crate::messages::{Message, Messages, NewMessage};
 
 /// The type of the messages it makes.
@@ -104,6 +106,13 @@ impl Line {
                 message.deliveries = attempts.last().map_or(0, |attempt| attempt.delivery);
                 attempts.into_iter().for_each(|attempt| message.note(attempt));
                 self.bury(held.place, &message, reason, description.as_deref(), &mut prepared).await?;
+                // Whoever sends the webhook message again finds the letter by it.
+                if let Some((dead, number)) = prepared.last_arrival() {
+                    let until = self.shared.clock.now().as_second().saturating_add(self.shared.history_seconds());
+                    let at = OnBus { path: self.path.clone(), generation: dead.layout.generation().to_owned(), number };
+                    let id = self.webhook_id(held.message.sequence);
+                    prepared.write(letters::found_by(&id.to_string(), &at, until));
+                }
                 false
             }
             Ending::Unfit(why) => {
@@ -112,6 +121,12 @@ impl Line {
             }
         };
         self.end_kept(taken.token, &held, arrived, prepared).await
+    }
+
+    /// The same for the same message: a second copy is known by it.
+    fn webhook_id(&self, sequence: u64) -> Uuid {
+        let name = format!("push\n{}\n{sequence}", self.layout.generation());
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes())
     }
 
     pub(super) fn webhook(&self, held: &Held, push: &Push, definition: &Definition, messages: &Messages) -> Message {
@@ -132,11 +147,9 @@ impl Line {
             "broker_properties": broker_properties::shown(held, None),
             POLICY: policy(definition),
         });
-        // The same for the same message: a second copy is known by it.
-        let name = format!("push\n{}\n{}", self.layout.generation(), stored.sequence);
         let object = |value: Value| value.as_object().cloned().unwrap_or_else(Map::new);
         let new = NewMessage {
-            message_id: Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()),
+            message_id: self.webhook_id(stored.sequence),
             created_by: format!("{MADE_BY}{}", self.path),
             stage: messages.stage(),
             message_type: MESSAGE_TYPE,

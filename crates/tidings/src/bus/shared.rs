@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::fence::{Fence, Fences};
 use super::figures::Times;
+use super::handler::Handlers;
 use super::prepared::Prepared;
 use crate::nodes::Nodes;
 
@@ -28,6 +29,7 @@ pub struct Shared {
     pub times: Times,
     /// How many messages handlers of this process were done with: for those who wait for one.
     pub handled: watch::Sender<u64>,
+    pub(super) handlers: Handlers,
     /// How long the history of messages is kept.
     history_seconds: AtomicI64,
     /// Who else works on this store; none: nobody.
@@ -62,6 +64,7 @@ impl Shared {
             stopping,
             times: Times::default(),
             handled: watch::Sender::new(0),
+            handlers: Handlers::default(),
             history_seconds,
             nodes,
             fences: Fences::default(),

@@ -16,6 +16,7 @@ use super::service_requests::notify::Notifier;
 use super::transfers::Transfers;
 use crate::audit::persist::Persister;
 use crate::bus::handler::{Consumer, Delivery, Handler, Verdict};
+use crate::bus::message::Stored;
 use crate::bus::pool::Pool;
 use crate::bus::{Bus, Message, Path, declared};
 
@@ -46,6 +47,13 @@ impl Handler for Named {
 
     async fn handle(&self, delivery: &Delivery) -> Verdict {
         self.handlers.handle(self.kind, delivery, self.limit).await
+    }
+
+    async fn given_up(&self, message: &Stored, why: &str) -> Result<(), Error> {
+        match (self.kind, self.handlers.read(self.kind, &message.message)) {
+            (Kind::InvoiceUploaded, Ok(envelope)) => self.handlers.invoices.give_up(&envelope, why).await,
+            _ => Ok(()),
+        }
     }
 }
 

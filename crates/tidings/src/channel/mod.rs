@@ -101,6 +101,12 @@ pub(crate) fn quote(text: &str, secrets: &[impl AsRef<str>]) -> String {
     one_line(&text, QUOTED_CHARS)
 }
 
+/// Whether an address is one that a browser opens as a page, in whatever case its scheme is written.
+pub(crate) fn is_page(url: &str) -> bool {
+    let starts = |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    starts("https://") || starts("http://")
+}
+
 /// The text on one line, at most so many characters long. What ends a line anywhere becomes a space: a line feed in a
 /// mail's subject would begin a new header.
 pub(crate) fn one_line(text: &str, most: usize) -> String {

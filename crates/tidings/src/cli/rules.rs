@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use serde_json::value::RawValue;
 use tidings_core::envelope::{self, Defaults};
 use tidings_core::json;
 use tidings_core::pattern::Pattern;
@@ -58,16 +59,18 @@ fn matches(pattern: &Path, event: &Path) -> Result<bool, String> {
         return Err("--pattern and --event must be two files".to_owned());
     }
     let pattern_text = read(pattern)?;
-    let pattern = Pattern::parse(&pattern_text)
-        .map_err(|error| format!("{} is no pattern, at {}: {}", pattern.display(), error.path, error.message))?;
+    let no_pattern = |at: &str, why: &str| format!("{} is no pattern, at {at}: {why}", pattern.display());
+    let compiled = Pattern::parse(&pattern_text).map_err(|error| no_pattern(&error.path, &error.message))?;
+    json::check_values(&pattern_text).map_err(|error| no_pattern("$", &error.to_string()))?;
     let text = read(event)?;
     let bad = |why: String| format!("{} is no event: {why}", event.display());
     json::check_depth(&text).map_err(|error| bad(error.to_string()))?;
+    json::parse::<&RawValue>(&text).and_then(|_| json::check_values(&text)).map_err(|error| bad(error.to_string()))?;
     // Seen as it would be stored, with its defaults; what could not be sent is seen as it is.
     let now = crate::clock::SystemClock::default().now();
     let defaults = Defaults { now, correlation_id: "test", event_id: &|| "test".to_owned() };
     let seen = envelope::read(&text, &defaults).map_or(text, |envelope| envelope.to_json());
-    pattern.matches(&seen).map_err(|error| bad(error.to_string()))
+    compiled.matches(&seen).map_err(|error| bad(error.to_string()))
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -199,12 +199,18 @@ impl Config {
         let (mut config, left_out): (Config, _) = read::read(&root, &mut problems);
         config.derive_public_url(&root);
         let mut check = Check::new(&root, &left_out, &mut problems);
+        let mut unknown = Vec::new();
         for (path, secret) in config.secrets() {
             if let Err(why) = secret.resolve(&variables) {
                 check.problem_at(&path, &why);
+                unknown.push(path);
             }
         }
+        let known = check.count();
         config.check(&mut check);
+        // What is said of a secret that nobody knows is not about the secret.
+        let judged = problems.split_off(known);
+        problems.extend(judged.into_iter().filter(|problem| !unknown.contains(&problem.key)));
         if problems.is_empty() { Ok(config) } else { Err(Problems::new(name, problems)) }
     }
 

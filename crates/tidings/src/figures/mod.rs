@@ -13,7 +13,8 @@ use tidings_core::time::{Clock, Timestamp, iso_millis};
 use tidings_store::{Change, Error, Item, Key, KeyKind, Query, Range, Store, Table, Write};
 use tokio::sync::Mutex;
 
-pub use tally::{BUCKETS, Counts, Tally};
+use tally::BOUNDS_MS;
+pub use tally::{BUCKETS, Counts, Latency, Tally};
 
 use crate::http::Metrics;
 use crate::messages::Signals;
@@ -203,14 +204,18 @@ fn named(counts: &Counts) -> impl Iterator<Item = (String, u64)> {
     let Counts { events, notices, completed, failed, latency } = counts.clone();
     let plain = [("events", events), ("notices", notices), ("completed", completed), ("failed", failed)];
     let plain = plain.into_iter().map(|(name, count)| (name.to_owned(), count));
-    plain.chain(latency.into_iter().enumerate().map(|(bucket, count)| (format!("l{bucket}"), count)))
+    plain.chain(BUCKET_NAMES.iter().cloned().zip(latency.0))
 }
+
+/// After the milliseconds that they end at.
+static BUCKET_NAMES: LazyLock<Vec<String>> =
+    LazyLock::new(|| BOUNDS_MS.iter().map(|ms| format!("t{ms}")).chain(["more".to_owned()]).collect());
 
 fn read(item: &Item) -> Counts {
     let number = |name: &str| item.int(name).and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
-    let mut latency = [0; BUCKETS];
-    for (bucket, count) in latency.iter_mut().enumerate() {
-        *count = number(&format!("l{bucket}"));
+    let mut latency = Latency::default();
+    for (count, name) in latency.0.iter_mut().zip(BUCKET_NAMES.iter()) {
+        *count = number(name);
     }
     Counts {
         events: number("events"),

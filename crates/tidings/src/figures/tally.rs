@@ -3,10 +3,51 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper ends of the latency buckets in milliseconds; what is longer falls into one more.
-pub const BOUNDS_MS: [u64; 16] =
-    [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000];
+/// The ends of latency buckets within one decade, in percent of its beginning: no bucket is wider than a tenth of what it
+/// holds, and where thresholds are drawn as a rule, one ends, so that both sides of it are told apart.
+const STEPS: [u64; 31] = [
+    110, 120, 130, 140, 150, 160, 175, 190, 200, 220, 240, 250, 275, 300, 330, 360, 390, 400, 440, 480, 500, 550, 600,
+    650, 700, 750, 800, 850, 900, 950, 1000,
+];
+/// Decades that have all of them, the first one from 10 ms; below, every millisecond is one.
+const DECADES: usize = 5;
+const FIRST: usize = 10;
+
+/// Upper ends of the latency buckets in milliseconds, to about 17 minutes; what is longer falls into one more.
+pub const BOUNDS_MS: [u64; FIRST + DECADES * STEPS.len()] = bounds();
 pub const BUCKETS: usize = BOUNDS_MS.len() + 1;
+/// What is longer than all of them is taken to end here.
+const LONGEST_MS: f64 = 2_000_000.0;
+
+#[expect(clippy::indexing_slicing, reason = "at compile time, where it cannot fail unseen")]
+const fn bounds() -> [u64; FIRST + DECADES * STEPS.len()] {
+    let mut bounds = [0; FIRST + DECADES * STEPS.len()];
+    let (mut place, mut value) = (0, 0);
+    while place < FIRST {
+        value += 1;
+        bounds[place] = value;
+        place += 1;
+    }
+    while place < bounds.len() {
+        let step = (place - FIRST) % STEPS.len();
+        bounds[place] = value * STEPS[step] / 100;
+        place += 1;
+        if step + 1 == STEPS.len() {
+            value *= 10;
+        }
+    }
+    bounds
+}
+
+/// Things by how long they took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Latency(pub [u64; BUCKETS]);
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self([0; BUCKETS])
+    }
+}
 
 /// Counts of some span of time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,7 +61,7 @@ pub struct Counts {
     /// Messages that were given up.
     pub failed: u64,
     /// How long delivered messages took, by bucket.
-    pub latency: [u64; BUCKETS],
+    pub latency: Latency,
 }
 
 impl Counts {
@@ -34,14 +75,14 @@ impl Counts {
         self.notices += other.notices;
         self.completed += other.completed;
         self.failed += other.failed;
-        for (mine, theirs) in self.latency.iter_mut().zip(other.latency) {
+        for (mine, theirs) in self.latency.0.iter_mut().zip(other.latency.0) {
             *mine += theirs;
         }
     }
 
     /// Something took that long.
     pub fn took(&mut self, took: Duration) {
-        if let Some(count) = self.latency.get_mut(bucket(took)) {
+        if let Some(count) = self.latency.0.get_mut(bucket(took)) {
             *count += 1;
         }
     }
@@ -59,13 +100,14 @@ impl Counts {
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub fn quantile_ms(&self, share: f64) -> Option<f64> {
-        let all: u64 = self.latency.iter().sum();
+        let all: u64 = self.latency.0.iter().sum();
         if all == 0 {
             return None;
         }
-        let wanted = (all as f64 * share).max(1.0);
+        // The first that is not faster than `share` of them; products that are whole may come out a trifle too large.
+        let wanted = (all as f64 * share - 1e-6).ceil().max(1.0);
         let (mut seen, mut low) = (0.0, 0.0);
-        for (count, high) in self.latency.iter().zip(BOUNDS_MS.iter().map(|ms| *ms as f64).chain([600_000.0])) {
+        for (count, high) in self.latency.0.iter().zip(BOUNDS_MS.iter().map(|ms| *ms as f64).chain([LONGEST_MS])) {
             let count = *count as f64;
             if count > 0.0 && seen + count >= wanted {
                 return Some(low + (high - low) * ((wanted - seen) / count));
@@ -78,18 +120,26 @@ impl Counts {
 }
 
 fn bucket(took: Duration) -> usize {
-    let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    // A little more than a bound is more.
+    let ms = u64::try_from(took.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
     BOUNDS_MS.partition_point(|bound| *bound < ms)
 }
 
 /// The counters themselves.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tally {
     events: AtomicU64,
     notices: AtomicU64,
     completed: AtomicU64,
     failed: AtomicU64,
     latency: [AtomicU64; BUCKETS],
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        let [events, notices, completed, failed] = Default::default();
+        Self { events, notices, completed, failed, latency: std::array::from_fn(|_| AtomicU64::default()) }
+    }
 }
 
 impl Tally {
@@ -122,7 +172,7 @@ impl Tally {
             notices: take(&self.notices),
             completed: take(&self.completed),
             failed: take(&self.failed),
-            latency: self.latency.each_ref().map(take),
+            latency: Latency(self.latency.each_ref().map(take)),
         }
     }
 }
@@ -139,11 +189,34 @@ mod tests {
             tally.completed(Duration::from_millis(ms));
         }
         let counts = tally.take();
-        assert_eq!(counts.latency.iter().sum::<u64>(), 6);
-        assert_eq!((counts.latency.first(), counts.latency.last()), (Some(&2), Some(&1)));
+        assert_eq!(counts.latency.0.iter().sum::<u64>(), 6);
+        assert_eq!(counts.latency.0.first(), Some(&2));
         assert!((1.0..=5.0).contains(&counts.quantile_ms(0.5).unwrap()));
-        assert!(counts.quantile_ms(0.99).unwrap() > 300_000.0);
+        assert!((396_000.0..=440_000.0).contains(&counts.quantile_ms(0.99).unwrap()));
         assert!(tally.take().is_empty());
+    }
+
+    // S003-107: whoever draws a line anywhere is told which side of it something is on, to a tenth.
+    #[test]
+    fn no_quantile_is_off_by_more_than_a_tenth() {
+        assert!(BOUNDS_MS.is_sorted_by(|a, b| a < b), "{BOUNDS_MS:?}");
+        for ms in (1..1_000_000).step_by(37) {
+            let mut counts = Counts::default();
+            counts.took(Duration::from_millis(ms));
+            let (found, ms) = (counts.quantile_ms(0.99).unwrap(), ms as f64);
+            assert!((ms..=ms * 1.1 + 1.0).contains(&found), "{ms}: {found}");
+        }
+        for line in [100, 200, 250, 500, 1000, 2000, 2500, 5000, 10_000, 30_000, 60_000, 300_000] {
+            let quantile = |took: Duration| {
+                let mut counts = Counts::default();
+                (0..100).for_each(|_| counts.took(took));
+                counts.quantile_ms(0.99).unwrap()
+            };
+            let line = Duration::from_millis(line);
+            let limit = line.as_millis() as f64;
+            assert!(quantile(line - Duration::from_millis(1)) <= limit && quantile(line) <= limit, "{line:?}");
+            assert!(quantile(line + Duration::from_micros(1)) > limit, "{line:?}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod problem;
 mod route;
 mod server;
 mod throttle;
+mod unread;
 
 pub use body::read as read_body;
 pub use correlation::{CorrelationId, HEADER as CORRELATION_HEADER};

@@ -56,9 +56,8 @@ impl Problem {
         self
     }
 
-    /// The response with its document; `correlation_id` stands in it.
-    #[must_use]
-    pub fn render(&self, correlation_id: &str) -> Response {
+    /// The document; `correlation_id` stands in it.
+    pub(super) fn document(&self, correlation_id: &str) -> String {
         let document = Document {
             r#type: format!("urn:tidings:problem:{}", self.kind),
             title: self.status.canonical_reason().unwrap_or("Error"),
@@ -67,8 +66,13 @@ impl Problem {
             correlation_id,
             errors: &self.errors,
         };
-        let body = serde_json::to_string(&document).unwrap_or_default();
-        let mut response = (self.status, body).into_response();
+        serde_json::to_string(&document).unwrap_or_default()
+    }
+
+    /// The response with its document.
+    #[must_use]
+    pub fn render(&self, correlation_id: &str) -> Response {
+        let mut response = (self.status, self.document(correlation_id)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after_seconds {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::StatusCode;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tidings_core::ids::IdSource;
@@ -17,6 +19,8 @@ use tokio::task::JoinSet;
 
 use super::gate::Peer;
 use super::metrics::Metrics;
+use super::problem::Problem;
+use super::unread::{LINGER, Spoken, Turn, Wire, closing};
 use crate::workers::turned_true;
 
 /// Bytes of a request's head; more is answered with 431.
@@ -84,6 +88,8 @@ impl Server {
         mut stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + use<> {
         let service = tower_http_service(self.router.clone(), peer);
+        let turn = Arc::new(Turn::default());
+        let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())
@@ -92,7 +98,13 @@ impl Server {
             .keep_alive(true);
         async move {
             let _ = stream.set_nodelay(true);
-            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            let wire = Wire::new(stream, Arc::clone(&turn), move || ids.uuid(clock.now()).to_string());
+            let service = service_fn(move |request| {
+                turn.begin();
+                let (answering, turn) = (service.call(request), Arc::clone(&turn));
+                async move { answering.await.map(|answer| answer.map(|body| Spoken::new(body, turn))) }
+            });
+            let connection = builder.serve_connection(TokioIo::new(wire), service);
             let mut connection = std::pin::pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,
@@ -118,23 +130,14 @@ fn tower_http_service(router: Router, peer: SocketAddr) -> Service {
 
 /// The answer to a connection too many.
 async fn turn_away(mut stream: TcpStream, correlation_id: String) {
-    let body = format!(
-        r#"{{"type":"urn:tidings:problem:unavailable","title":"Service Unavailable","status":503,"detail":"too many connections; try again in a moment","correlationId":"{correlation_id}"}}"#
-    );
-    let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
-         x-correlation-id: {correlation_id}\r\nx-content-type-options: nosniff\r\ncache-control: no-store\r\n\
-         connection: close\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
+    let why = "too many connections; try again in a moment";
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why).retry_after(1);
     let answer = async {
-        stream.write_all(head.as_bytes()).await?;
-        stream.write_all(body.as_bytes()).await?;
+        stream.write_all(&closing(&problem, &correlation_id, None)).await?;
         stream.shutdown().await?;
-        // Closing over an unread request would reset the connection, and the answer with it.
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
     };
-    let _ = tokio::time::timeout(Duration::from_secs(1), answer).await;
+    let _ = tokio::time::timeout(LINGER, answer).await;
 }
 
 /// Allows as many open files as the system lets us: a connection is one.

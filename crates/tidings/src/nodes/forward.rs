@@ -11,7 +11,7 @@ use bytes::Bytes;
 use reqwest::Url;
 
 use crate::app::Services;
-use crate::bus::{Path, Where};
+use crate::bus::{Path, Where, letters};
 use crate::http::{CorrelationId, Problem};
 use crate::messages::dead;
 use crate::outbound::{self, Outbound, Timeouts};
@@ -154,16 +154,19 @@ impl Services {
         }
     }
 
-    /// The entity that a path names by itself, or by the id of one of its dead letters.
+    /// The entity that a path names by itself, or by the id of one of its dead letters or of what one was pushed as.
     async fn path_of(&self, parts: &mut Parts) -> Result<Option<Path>, Problem> {
         let Ok(params) = RawPathParams::from_request_parts(parts, &()).await else { return Ok(None) };
         let named = |wanted: &str| params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned());
         if let Some(entity) = named("entity") {
             return Ok(Some(Path { entity, subscription: named("subscription"), dead: false }));
         }
-        let Some(id) = named("id") else { return Ok(None) };
-        let letter = dead::get(&*self.store, &id).await?;
-        Ok(letter.and_then(|letter| Path::parse(&letter.bus?.path)))
+        let Some(id) = named("id").or_else(|| named("message_id")) else { return Ok(None) };
+        let at = match dead::get(&*self.store, &id).await?.and_then(|letter| letter.bus) {
+            Some(at) => Some(at),
+            None => letters::of_pushed(&*self.store, &id).await?,
+        };
+        Ok(at.and_then(|at| Path::parse(&at.path)))
     }
 }
 

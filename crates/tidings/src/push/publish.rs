@@ -172,7 +172,7 @@ fn attachment(url: String, name: String) -> Result<Option<Attachment>, Refusal> 
 }
 
 fn is_web_url(text: &str) -> bool {
-    (text.starts_with("https://") || text.starts_with("http://")) && reqwest::Url::parse(text).is_ok()
+    crate::channel::is_page(text) && reqwest::Url::parse(text).is_ok()
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub struct BuiltIn {
 }
 
 /// What each part brings along. A part adds its list here.
-const PARTS: [&[BuiltIn]; 1] = [crate::centre::RULES];
+const PARTS: [&[BuiltIn]; 2] = [crate::centre::RULES, crate::messages::deliver::targets::RULES];
 
 /// All of them, compiled.
 pub fn all() -> Result<Vec<Rule>, Error> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
+use jiff::fmt::temporal::Pieces;
 use jiff::tz::TimeZone;
 use tidings_core::envelope::FieldError;
 use tidings_core::time::Timestamp;
@@ -67,6 +68,10 @@ impl Timing {
             },
             (None, None, Some(at)) => match at.parse::<Timestamp>() {
                 Ok(at) => Ok(Self::At(at)),
+                // It is written as an instant is, and there is none so far off.
+                Err(_) if Pieces::parse(at).is_ok_and(|pieces| pieces.offset().is_some()) => {
+                    refuse("at", format!("must not be after 9999-12-30T22:00:00Z, as {at} is"))
+                }
                 Err(_) => refuse("at", format!("must be an instant like \"2027-01-01T08:00:00Z\", not {at:?}")),
             },
             _ => refuse("", "needs exactly one of `cron`, `every` and `at`".to_owned()),

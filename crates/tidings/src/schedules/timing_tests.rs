@@ -99,5 +99,18 @@ fn mistakes_are_named_by_field() {
     assert_eq!(read(None, "UTC", Some("soon"), None), ["every"]);
     assert_eq!(read(None, "UTC", None, Some("tomorrow")), ["at"]);
     assert_eq!(read(None, "UTC", None, None), [""]);
+    // The last instant there is, and what is after it.
+    let why = |instant: &str| {
+        let said = Said { cron: None, timezone: "UTC", every: None, at: Some(instant) };
+        Timing::read(said, Timestamp::UNIX_EPOCH)
+            .map_err(|errors| errors.into_iter().map(|e| e.message).collect::<String>())
+    };
+    assert!(why("9999-12-30T22:00:00Z").is_ok());
+    for late in ["9999-12-30T22:00:01Z", "9999-12-31T23:59:59Z", "9999-12-31T00:00:00+01:00"] {
+        assert!(why(late).unwrap_err().contains("must not be after 9999-12-30T22:00:00Z"), "{late}");
+    }
+    for wrong in ["9999-12-31", "9999-12-31T23:59:59", "9999-13-01T00:00:00Z", "10000-01-01T00:00:00Z"] {
+        assert!(why(wrong).unwrap_err().contains("must be an instant like"), "{wrong}");
+    }
     assert_eq!(read(None, "UTC", Some("1h"), Some("2027-01-01T00:00:00Z")), [""]);
 }

@@ -7,7 +7,9 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::door::{Page, Visitor};
-use super::parts::{self, Field, address, badge, facts, message_link, rule_name, time, time_text, trace_link};
+use super::parts::{
+    self, Field, address, asked_for, badge, facts, message_link, rule_name, time, time_text, trace_link,
+};
 use super::{layout, live};
 use crate::app::Services;
 use crate::events::http::{name_param, outcome};
@@ -30,6 +32,7 @@ pub fn pages() -> Vec<Page> {
             "cursor",
         ]),
         Page::new("/ui/events/{eventId}", &[Scope::Read], get(show)).params(&["source"]),
+        Page::new("/ui/by-id/events", &[Scope::Read], get(show)).params(&["id", "source"]),
     ]
 }
 
@@ -91,9 +94,10 @@ fn nothing(query: &[(&str, &str)]) -> Markup {
 async fn show(
     State(services): State<Services>,
     visitor: Visitor,
-    Path(event_id): Path<String>,
+    path: Option<Path<String>>,
     mut params: Params,
 ) -> Result<Response, Problem> {
+    let event_id = asked_for(path, &params);
     let source = name_param(&mut params, "source");
     params.finish()?;
     let event = services.events.get(&event_id, source.as_deref()).await?;

@@ -7,7 +7,7 @@ use maud::html;
 
 use super::door::{Page, Visitor, see_other};
 use super::layout;
-use super::parts::{self, encode};
+use super::parts::{self, page_of};
 use crate::app::Services;
 use crate::business::origin::path_id;
 use crate::http::{Params, Problem};
@@ -40,7 +40,7 @@ async fn find(State(services): State<Services>, visitor: Visitor, params: Params
 }
 
 async fn place(services: &Services, wanted: &str) -> Result<Option<String>, Problem> {
-    let page = |of: &str| Ok(Some(format!("/ui/{of}/{}", encode(wanted))));
+    let page = |of: &str| Ok(Some(page_of(of, wanted)));
     if services.events.get(wanted, None).await?.is_some() {
         return page("events");
     }
@@ -60,15 +60,15 @@ async fn place(services: &Services, wanted: &str) -> Result<Option<String>, Prob
         return page("incidents");
     }
     if let Some(correlation) = correlation_of(services, wanted).await? {
-        return Ok(Some(format!("/ui/trace/{}", encode(&correlation))));
+        return Ok(Some(page_of("trace", &correlation)));
     }
     if let Some(correlation) = services.bus.correlation_of(wanted).await? {
-        return Ok(Some(format!("/ui/trace/{}", encode(&correlation))));
+        return Ok(Some(page_of("trace", &correlation)));
     }
     let is_id = tidings_core::envelope::check_name(wanted, tidings_core::limits::CORRELATION_CHARS).is_ok();
     let trace = Trace { store: &*services.store, stage: services.config.stage.as_str(), bus: &services.bus };
     if is_id && !trace.page(wanted, 1, None).await?.0.is_empty() {
-        return Ok(Some(format!("/ui/trace/{}", encode(wanted))));
+        return page("trace");
     }
     Ok(None)
 }

@@ -27,9 +27,16 @@ const PAGE: usize = 50;
 
 pub fn pages() -> Vec<Page> {
     vec![
-        Page::new("/ui/messages", &[Scope::Read], get(page)).params(&["status", "type", "from", "to", "cursor"]),
+        Page::new("/ui/messages", &[Scope::Read], get(page)).params(&[
+            "status",
+            "type",
+            "correlationId",
+            "from",
+            "to",
+            "cursor",
+        ]),
         Page::new("/ui/messages/{id}", &[Scope::Read], get(show)).params(&["done"]),
-        Page::new("/ui/messages/{id}/retry", &[Scope::Operate], post(retry)),
+        Page::new("/ui/messages/{id}/retry", &[Scope::Operate], post(retry)).at_owner(),
         Page::new("/ui/messages/{id}/cancel", &[Scope::Operate], post(cancel)),
     ]
 }
@@ -45,7 +52,7 @@ async fn page(State(services): State<Services>, visitor: Visitor, mut params: Pa
         stage: services.messages.stage().to_owned(),
         status,
         message_type: name_param(&mut params, "type"),
-        correlation_id: None,
+        correlation_id: name_param(&mut params, "correlationId"),
         from: params.time("from", End::Start),
         to: params.time("to", End::Finish),
     };
@@ -57,12 +64,20 @@ async fn page(State(services): State<Services>, visitor: Visitor, mut params: Pa
     let next = paging::seal(&services.sealer, &context, next.as_ref());
     let counts = counters::by_state(&*services.store, services.messages.stage()).await?;
     let message_type = filter.message_type.clone().unwrap_or_default();
-    let query = [("status", wanted.as_str()), ("type", &message_type), ("from", &from), ("to", &to)];
+    let correlation = filter.correlation_id.clone().unwrap_or_default();
+    let query = [
+        ("status", wanted.as_str()),
+        ("type", &message_type),
+        ("correlationId", &correlation),
+        ("from", &from),
+        ("to", &to),
+    ];
     let states: Vec<_> = Status::ALL.iter().map(|status| status.as_str()).collect();
     let options: Vec<(&str, &str)> =
         [("", "any")].into_iter().chain(states.iter().map(|state| (*state, *state))).collect();
     let fields = [
         Field { name: "type", label: "Type", value: &message_type, hint: "alert_notification" },
+        Field { name: "correlationId", label: "Correlation id", value: &correlation, hint: "" },
         Field { name: "from", label: "From", value: &from, hint: "2026-01-31" },
         Field { name: "to", label: "To", value: &to, hint: "2026-01-31" },
     ];

@@ -1,5 +1,6 @@
 //! What many pages are made of. Everything is escaped by `maud` unless it is written here as markup.
 
+use axum::extract::Path;
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -7,6 +8,7 @@ use tidings_core::envelope::FieldError;
 use tidings_core::time::{Timestamp, iso_millis};
 
 use super::door::Visitor;
+use crate::http::Params;
 use crate::rules::Book;
 
 /// What stands for itself in a part of a path or query.
@@ -34,7 +36,8 @@ pub fn encode(text: &str) -> String {
 pub fn address(path: &str, params: &[(&str, &str)]) -> String {
     let given = params.iter().filter(|(_, value)| !value.is_empty());
     let query: Vec<_> = given.map(|(name, value)| format!("{name}={}", encode(value))).collect();
-    if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) }
+    let mark = if path.contains('?') { '&' } else { '?' };
+    if query.is_empty() { path.to_owned() } else { format!("{path}{mark}{}", query.join("&")) }
 }
 
 /// A moment: the script puts it into the reader's zone; the exact value is there on hover.
@@ -81,6 +84,21 @@ pub fn number(n: u64) -> String {
     out
 }
 
+/// The address of the page that is about one of something. Browsers take `.` and `..` in a path for a way up, however
+/// they are written, and `new` is a page of its own: those are asked for by a parameter.
+#[must_use]
+pub fn page_of(of: &str, id: &str) -> String {
+    if ["new", ".", ".."].contains(&id) {
+        return address(&format!("/ui/by-id/{of}"), &[("id", id)]);
+    }
+    format!("/ui/{of}/{}", encode(id))
+}
+
+/// What a page is about that such an address leads to, from its path or from `id`.
+pub fn asked_for(path: Option<Path<String>>, params: &Params) -> String {
+    path.map_or_else(|| params.text("id").unwrap_or_default().to_owned(), |Path(id)| id)
+}
+
 /// A link with an id as its text; a long one is shown by its two ends, which tell ids of one moment apart.
 pub fn id_link(to: &str, id: &str) -> Markup {
     let letters = id.chars().count();
@@ -93,7 +111,7 @@ pub fn id_link(to: &str, id: &str) -> Markup {
 
 #[must_use]
 pub fn event_link(event_id: &str) -> Markup {
-    id_link(&format!("/ui/events/{}", encode(event_id)), event_id)
+    id_link(&page_of("events", event_id), event_id)
 }
 
 #[must_use]
@@ -118,7 +136,7 @@ pub fn rule_name(book: &Book, name: &str) -> Markup {
 
 #[must_use]
 pub fn trace_link(correlation_id: &str) -> Markup {
-    id_link(&format!("/ui/trace/{}", encode(correlation_id)), correlation_id)
+    id_link(&page_of("trace", correlation_id), correlation_id)
 }
 
 /// A state, with a colour and a word.

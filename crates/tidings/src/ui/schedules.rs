@@ -11,7 +11,7 @@ use tidings_core::time::Timestamp;
 use super::door::{Form, Page, Visitor, see_other};
 use super::forms::{self, Saved, again};
 use super::layout;
-use super::parts::{self, badge, confirm, encode, facts, message_link, time};
+use super::parts::{self, asked_for, badge, confirm, encode, facts, message_link, page_of, time};
 use super::schedule_form::{Draft, editor};
 use crate::app::Services;
 use crate::http::{CorrelationId, Params, Problem};
@@ -27,6 +27,7 @@ pub fn pages() -> Vec<Page> {
         Page::new("/ui/schedules", &[Scope::Read], get(list)),
         Page::new(NEW, &[Scope::Operate], get(new).post(make)),
         Page::new("/ui/schedules/{name}", &[Scope::Read], get(show)).params(&["done"]),
+        Page::new("/ui/by-id/schedules", &[Scope::Read], get(show)).params(&["id"]),
         Page::new("/ui/schedules/{name}/edit", &[Scope::Operate], post(edit)),
         Page::new("/ui/schedules/{name}/switch", &[Scope::Operate], post(switch)),
         Page::new("/ui/schedules/{name}/delete", &[Scope::Operate], post(delete)),
@@ -34,7 +35,7 @@ pub fn pages() -> Vec<Page> {
 }
 
 fn link(name: &str) -> Markup {
-    html! { a href=(format!("/ui/schedules/{}", encode(name))) { (name) } }
+    html! { a href=(page_of("schedules", name)) { (name) } }
 }
 
 fn timing(schedule: &Schedule) -> String {
@@ -82,9 +83,10 @@ async fn list(State(services): State<Services>, visitor: Visitor) -> Result<Resp
 async fn show(
     State(services): State<Services>,
     visitor: Visitor,
-    Path(name): Path<String>,
+    path: Option<Path<String>>,
     params: Params,
 ) -> Result<Response, Problem> {
+    let name = asked_for(path, &params);
     let done = match params.text("done") {
         Some("made") => Some("The schedule is made, and runs from now on."),
         Some(_) => Some("The schedule is changed, from now on."),

@@ -9,7 +9,7 @@ use tidings_core::time::Timestamp;
 
 use super::door::{Page, Visitor};
 use super::layout;
-use super::parts::{self, duration_ms, encode, time};
+use super::parts::{self, asked_for, duration_ms, page_of, time};
 use super::steps::{Shown, shown};
 use crate::app::Services;
 use crate::http::{Params, Problem, paging};
@@ -21,15 +21,19 @@ const PAGE: usize = 40;
 const WIDTH: f64 = 1000.0;
 
 pub fn pages() -> Vec<Page> {
-    vec![Page::new("/ui/trace/{correlationId}", &[Scope::Read], get(show)).params(&["cursor"])]
+    vec![
+        Page::new("/ui/trace/{correlationId}", &[Scope::Read], get(show)).params(&["cursor"]),
+        Page::new("/ui/by-id/trace", &[Scope::Read], get(show)).params(&["id", "cursor"]),
+    ]
 }
 
 async fn show(
     State(services): State<Services>,
     visitor: Visitor,
-    Path(correlation_id): Path<String>,
+    path: Option<Path<String>>,
     params: Params,
 ) -> Result<Response, Problem> {
+    let correlation_id = asked_for(path, &params);
     let cursor = params.text("cursor").map(ToOwned::to_owned);
     params.finish()?;
     tidings_core::envelope::check_name(&correlation_id, tidings_core::limits::CORRELATION_CHARS)
@@ -50,7 +54,7 @@ async fn show(
         } @else {
             (summary(&steps))
             (timeline(&steps))
-            (parts::pager(&format!("/ui/trace/{}", encode(&correlation_id)), &[], cursor.as_deref(), next))
+            (parts::pager(&page_of("trace", &correlation_id), &[], cursor.as_deref(), next))
         }
     };
     Ok(layout::page(&visitor, "/ui/events", "Trace", content).into_response())

@@ -114,3 +114,63 @@ async fn idle_connections_and_streams_end_at_the_stop() {
     assert_eq!(idle.read_to_end().await, "");
     stream.read_to_end().await;
 }
+
+// SX-24, SX-03: what cannot even be read is answered like everything else.
+#[tokio::test]
+async fn a_request_that_cannot_be_read_gets_a_problem_document() {
+    let server = TestServer::start().await;
+    let many: String = (0..200).map(|n| format!("x-{n}: 1\r\n")).collect();
+    let cases = [
+        ("GET\r\n\r\n".to_owned(), 400),
+        ("GET /a b HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/9.9\r\n\r\n".to_owned(), 400),
+        ("GET /healthz HTTP/1.1\r\nbad header: x\r\n\r\n".to_owned(), 400),
+        ("GET /healthz HTTP/1.1\r\nx-nul: a\0b\r\n\r\n".to_owned(), 400),
+        ("POST /events HTTP/1.1\r\ncontent-length: x\r\n\r\n".to_owned(), 400),
+        ("\u{1}\u{2}\u{3}\r\n\r\n".to_owned(), 400),
+        (format!("GET /healthz HTTP/1.1\r\n{many}\r\n"), 431),
+        (format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "a".repeat(200_000)), 431),
+        (format!("GET /{} HTTP/1.1\r\nhost: test\r\n\r\n", "a".repeat(70_000)), 414),
+    ];
+    let good = "GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n";
+    for (bad, status) in cases {
+        let shown: String = bad.chars().take(60).collect();
+        let mut alone = Raw::connect(server.address).await;
+        alone.send(&bad).await;
+        let answer = alone.last_answer().await;
+        // An address that is longer than a whole head is refused by the one limit or the other.
+        let status = if status == 414 { answer.status } else { status };
+        assert!(matches!(status, 400 | 414 | 431), "{shown:?}: {answer:?}");
+        let problem = answer.problem(status);
+        let id = problem["correlationId"].as_str().unwrap();
+        assert!(answer.head.contains(&format!("x-correlation-id: {id}")), "{answer:?}");
+        assert!(!id.is_empty() && answer.head.contains("connection: close") && answer.head.contains("date: "));
+        assert!(problem["detail"].as_str().unwrap().len() > 20, "{problem}");
+        // After others on the same connection, one by one or all at once.
+        let mut after = Raw::connect(server.address).await;
+        after.send(good).await;
+        after.read_until("alive").await;
+        after.send(&bad).await;
+        after.last_answer().await.problem(status);
+        let mut behind = Raw::connect(server.address).await;
+        behind.send(format!("{good}{good}{bad}")).await;
+        let all = behind.read_to_end().await;
+        assert_eq!(all.matches("HTTP/1.1 200").count(), 2, "{shown:?}: {all}");
+        assert!(all.contains("application/problem+json") && all.ends_with('}'), "{shown:?}: {all}");
+    }
+    server.client().get("/healthz").await.expect(200);
+}
+
+// What looks like such an answer, and is somebody's text, is left alone.
+#[tokio::test]
+async fn a_body_like_an_answer_of_the_server_stays_as_it_is() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    client.put("/bus/q", &serde_json::json!({})).await.expect(201);
+    let text = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    for body in [text.to_owned(), text.repeat(3000)] {
+        client.post_as("/bus/q/messages", "text/plain", body.clone()).await.expect(201);
+        let got = client.delete("/bus/q/messages/head?timeout=5").await.expect(200);
+        assert!(got.text() == body, "{} bytes of {}", got.text().len(), body.len());
+    }
+}

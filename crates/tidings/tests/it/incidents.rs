@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use tidings::config::monitors::{Metric, Monitor, Severity};
 use tidings::config::rules::{Channel, Target};
 
+use crate::channels::http_server::Server;
+use crate::messages::{deliver, hello, make, published, server_with};
 use crate::support::{Client, TestServer};
 
 fn to(user: &str) -> Target {
@@ -202,4 +204,24 @@ async fn the_latency_of_one_entity_raises_an_incident() {
     );
     wait(&server, 600).await;
     assert_eq!(incidents(&client, "?state=open").await.len(), 0);
+}
+
+// S003-107: the seed's line is at 5 s, and what is right before it is not beyond it.
+#[tokio::test]
+async fn the_end_to_end_latency_is_told_apart_at_its_threshold() {
+    let sink = Server::start(|_| published("n")).await;
+    for (took, raised) in [(4999, false), (5000, false), (5001, true)] {
+        let server = server_with(&sink).await;
+        for _ in 0..7 {
+            make(&server.client(), &hello()).await;
+            server.clock.advance(Duration::from_millis(took));
+            deliver(&server.services, "ntfy").await;
+            wait(&server, 55).await;
+        }
+        let open = incidents(&server.client(), "?state=open").await;
+        let found = open.iter().find(|one| one["monitor"] == "latency-p99" && one["entity"] == "end-to-end");
+        assert_eq!(found.is_some(), raised, "{took}: {open:?}");
+        let value = found.map_or(5.001, |one| one["value"].as_f64().unwrap());
+        assert!((5.001..=5.501).contains(&value), "{value}");
+    }
 }

@@ -22,6 +22,7 @@ mod duplicates;
 mod engines;
 mod envelopes;
 mod faults;
+mod formats;
 mod idempotency;
 mod inbox;
 mod incidents;

@@ -225,6 +225,19 @@ impl Invoices {
         }
     }
 
+    /// Nobody will read the invoice of a command any more: it has failed, unless its end is known already. An attempt
+    /// that ended with its process could not say so (S003-12, S003-13).
+    pub async fn give_up(&self, envelope: &Envelope, why: &str) -> Result<(), Error> {
+        let id = event::guid_of(&envelope.data, "invoiceId").unwrap_or_default();
+        let Some(invoice) = self.get(&id).await? else { return Ok(()) };
+        if matches!(invoice.status, Status::Processed | Status::Failed) {
+            return Ok(());
+        }
+        let error = Some(invoice.error.clone().unwrap_or_else(|| why.to_owned()));
+        let after = Invoice { status: Status::Failed, error, ..invoice };
+        self.end(after, "invoice.failed", Origin::following("handler:ProcessInvoice", envelope), envelope).await
+    }
+
     /// The invoice in our hands; `None` if it is processed already. One that came by an event alone is made here.
     async fn take_up(&self, envelope: &Envelope) -> Result<Option<Invoice>, Error> {
         let guid = |name: &str| event::guid_of(&envelope.data, name).unwrap_or_default();

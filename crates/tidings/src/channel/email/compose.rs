@@ -3,14 +3,17 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use lettre::message::header::{HeaderName, HeaderValue};
 use lettre::message::{Mailbox, Message, MultiPart, SinglePart};
 use tidings_core::time::Timestamp;
 
-use super::super::{Notice, Priority, one_line};
+use super::super::{Notice, Priority, byte_prefix, is_page, one_line};
 use crate::outbound::trace;
 
 const MAX_SUBJECT_CHARS: usize = 250;
+/// Bytes of one encoded word: with its marks and the header's name it fills a line of 76 characters.
+const WORD_BYTES: usize = 39;
 
 pub(super) fn compose(notice: &Notice, from: &Mailbox, to: &Mailbox, now: Timestamp) -> Result<Vec<u8>, String> {
     let text = lines(&plain(notice));
@@ -23,7 +26,7 @@ pub(super) fn compose(notice: &Notice, from: &Mailbox, to: &Mailbox, now: Timest
     let mut builder = Message::builder()
         .from(safe(from))
         .to(safe(to))
-        .subject(subject(notice))
+        .raw_header(subject(notice))
         .date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
         .message_id(Some(format!("<{}.tidings@{}>", notice.message_id, from.email.domain())));
     for (name, value) in [
@@ -47,9 +50,27 @@ pub(super) fn compose(notice: &Notice, from: &Mailbox, to: &Mailbox, now: Timest
     Ok(message.formatted())
 }
 
-fn subject(notice: &Notice) -> String {
+fn subject(notice: &Notice) -> HeaderValue {
     let title = if notice.title.trim().is_empty() { &notice.text } else { &notice.title };
-    one_line(title, MAX_SUBJECT_CHARS)
+    let text = one_line(title, MAX_SUBJECT_CHARS);
+    let name = HeaderName::new_from_ascii_str("Subject");
+    if !text.contains("=?") {
+        return HeaderValue::new(name, text);
+    }
+    // The library leaves it as it is, and whoever reads it takes it for an encoded word, which may say anything.
+    let encoded = encoded_words(&text);
+    HeaderValue::dangerous_new_pre_encoded(name, text, encoded)
+}
+
+/// All of a text as encoded words of RFC 2047, a line for each, none of which splits a character.
+fn encoded_words(mut text: &str) -> String {
+    let mut words = Vec::new();
+    while !text.is_empty() {
+        let (word, rest) = text.split_at(byte_prefix(text, WORD_BYTES).len());
+        words.push(format!("=?utf-8?b?{}?=", BASE64_STANDARD.encode(word)));
+        text = rest;
+    }
+    words.join("\r\n ")
 }
 
 fn safe(mailbox: &Mailbox) -> Mailbox {
@@ -101,7 +122,7 @@ fn lines(text: &str) -> String {
 /// Only what a browser opens as a page.
 fn links(notice: &Notice) -> impl Iterator<Item = &str> {
     let links = [notice.click_url.as_deref(), notice.link.as_deref()].into_iter().flatten();
-    links.filter(|link| link.starts_with("https://") || link.starts_with("http://"))
+    links.filter(|link| is_page(link))
 }
 
 /// Text for HTML, in a tag or in an attribute.

@@ -41,6 +41,70 @@ fn no_text_begins_a_header() {
     }
 }
 
+/// The raw lines of a header.
+fn header<'m>(mail: &'m str, name: &str) -> Vec<&'m str> {
+    let head = mail.split("\r\n\r\n").next().unwrap();
+    let mut lines = head.split("\r\n").skip_while(|line| !line.starts_with(&format!("{name}: ")));
+    let first = lines.next().unwrap();
+    std::iter::once(first).chain(lines.take_while(|line| line.starts_with([' ', '\t']))).collect()
+}
+
+// S000-50, SX-20: RFC 2047 bounds each word and its line, and no character is in two of them. Python reads what was meant.
+#[test]
+fn subjects_of_any_script_are_read_as_they_were_written() {
+    let astral = "\u{1F525}\u{1F469}\u{200D}\u{1F4BB}\u{20BB7}";
+    let subjects = [
+        "\u{e9}".repeat(249),
+        "\u{4e16}\u{754c}".repeat(120),
+        astral.repeat(45),
+        format!("{} {} {}", "plain words ".repeat(9), "\u{fc}ber".repeat(12), "and plain again ".repeat(4)),
+        format!("a{}", astral.repeat(40)),
+        format!("ab {}", "\u{1F525} ".repeat(90)),
+        "x".repeat(249),
+        "plain ".repeat(40),
+        "=?utf-8?b?w6k=?= is no word of ours \u{e9}".to_owned(),
+        "=?utf-8?b?w6k=?= alone".to_owned(),
+        format!("=?utf-8?b?w6k=?={}", astral.repeat(40)),
+        "\u{e9}\r\nBcc: x@y.z\r\n\r\nbody \u{1F525}\nand\rmore\u{2028}of\u{85}it".to_owned(),
+        "tab\there \u{e9}".to_owned(),
+    ];
+    let mut written = Vec::new();
+    for subject in &subjects {
+        let mail = composed(&Notice { title: subject.clone(), ..notice() });
+        let lines = header(&mail, "Subject");
+        for line in &lines {
+            assert!(line.len() <= 998 && line.is_ascii(), "{subject:?}: {line}");
+            assert!(line.len() <= 76 || !line.contains("=?"), "{subject:?}: {line}");
+        }
+        let words = lines.iter().flat_map(|line| line.split(' ')).filter(|word| word.starts_with("=?"));
+        for word in words {
+            assert!(word.len() <= 75, "{subject:?}: {word}");
+        }
+        let meant = super::super::one_line(subject, 250);
+        written.push(serde_json::json!({ "header": lines.join("\r\n"), "meant": meant }));
+    }
+    let script = "import sys, json, email, email.policy, email.header\n\
+        for one in json.load(sys.stdin):\n    \
+            raw = email.message_from_string(one['header'] + '\\r\\n\\r\\n')\n    \
+            text = str(email.header.make_header(email.header.decode_header(raw['Subject'])))\n    \
+            for word, charset in email.header.decode_header(raw['Subject']):\n        \
+                charset and word.decode(charset)\n    \
+            new = email.message_from_string(one['header'] + '\\r\\n\\r\\n', policy=email.policy.default)\n    \
+            unfold = lambda t: t.replace('\\r\\n', '')\n    \
+            assert unfold(text) == one['meant'], (unfold(text), one)\n    \
+            assert str(new['Subject']) == one['meant'], (str(new['Subject']), one)\n";
+    let python = std::env::var("TIDINGS_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let mut child = std::process::Command::new(python)
+        .args(["-c", script])
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    serde_json::to_writer(child.stdin.take().unwrap(), &written).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
 // SX-20: a lone line feed ends a line for some servers and not for others, which lets one mail become two.
 #[test]
 fn every_line_ends_the_one_way_there_is() {

@@ -12,7 +12,7 @@ use tidings_core::time::Timestamp;
 use uuid::Uuid;
 
 use super::answer::{self, Meaning};
-use super::{Notice, Outcome, byte_prefix, one_line, quote};
+use super::{Notice, Outcome, byte_prefix, is_page, one_line, quote};
 use crate::config::Secret;
 use crate::outbound::{self, Outbound, Request, Response};
 
@@ -194,7 +194,7 @@ impl Bounded<'_> {
             title: &self.title,
             priority: self.notice.priority.number(),
             tags: &self.notice.tags,
-            click: click.filter(|url| url.starts_with("https://") || url.starts_with("http://")),
+            click: click.filter(|url| is_page(url)),
         }
     }
 

@@ -41,6 +41,39 @@ keys = [
     );
 }
 
+// SX-23: what is said of a secret that nobody knows would be false.
+#[test]
+fn a_missing_secret_is_one_problem() {
+    check(
+        r#"[ntfy]
+token = { env = "A" }
+[email]
+transport = "smtp"
+smtp_url = { env = "B" }
+[[topics]]
+name = "t"
+[[topics.subscriptions]]
+name = "s"
+push = { url = "https://example.com/", secret = { env = "C" } }
+[[rules]]
+name = "r"
+pattern = { eventType = ["a"] }
+targets = [{ channel = "webhook", url = "https://example.com/", secret = { env = "D" } }]
+[[monitors]]
+name = "m"
+metric = "dead_letters"
+targets = [{ channel = "webhook", url = "https://example.com/", secret = { env = "E" } }]
+"#,
+        &[
+            "tidings.toml:2: `ntfy.token` needs the environment variable `A`, which is not set",
+            "tidings.toml:5: `email.smtp_url` needs the environment variable `B`, which is not set",
+            "tidings.toml:10: `topics[0].subscriptions[0].push.secret` needs the environment variable `C`, which is not set",
+            "tidings.toml:14: `rules[0].targets[0].secret` needs the environment variable `D`, which is not set",
+            "tidings.toml:18: `monitors[0].targets[0].secret` needs the environment variable `E`, which is not set",
+        ],
+    );
+}
+
 #[test]
 fn malformed_references_are_one_problem_each() {
     check(

@@ -196,7 +196,6 @@ impl Clerk {
         let pattern = job.order.pattern.as_deref().and_then(|text| Pattern::parse(text).ok());
         let (mut writes, mut made) = (Vec::new(), Vec::new());
         let (of_bus, letters): (Vec<_>, Vec<_>) = letters.into_iter().partition(|letter| letter.bus.is_some());
-        moved.seen += of_bus.len() as i64;
         if !self.on_bus(&mut moved, of_bus, pattern.as_ref()).await? {
             // What was done here counts; the rest of the chunk is looked at again when the other nodes have done theirs.
             let done = moved.done - job.done;
@@ -245,7 +244,8 @@ impl Clerk {
             Deed::Purge => letters::Deed::Remove,
         };
         let refuse = |job: &mut Job, count: usize, why: String| {
-            job.failed += i64::try_from(count).unwrap_or(i64::MAX);
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            (job.failed, job.seen) = (job.failed.saturating_add(count), job.seen.saturating_add(count));
             job.error.get_or_insert(why);
         };
         let mut lines: BTreeMap<(String, String), (OnBus, Vec<u64>)> = BTreeMap::new();
@@ -258,9 +258,11 @@ impl Clerk {
                         let seen = letter.on_bus_json(document(&stored)).to_string();
                         pattern.matches(&seen).unwrap_or(false)
                     }
-                    None => false,
+                    // It was purged, and its entry is about to go.
+                    None => continue,
                 },
             };
+            job.seen += i64::from(!fits);
             if fits && job.order.deed == Deed::Resubmit && job.order.edit.target.is_some() {
                 refuse(job, 1, format!("{}: target cannot be changed of a message of the bus", letter.id));
             } else if fits {
@@ -277,7 +279,8 @@ impl Clerk {
             }
             match self.bus.deal_with_all(&at, &numbers, &deed).await {
                 Ok(done) => {
-                    job.done += i64::try_from(done.done).unwrap_or(i64::MAX);
+                    let count = i64::try_from(done.done).unwrap_or(i64::MAX);
+                    (job.done, job.seen) = (job.done.saturating_add(count), job.seen.saturating_add(count));
                     if done.locked > 0 {
                         let why = format!("{}: {}", at.path, letters::LetterError::Locked);
                         refuse(job, usize::try_from(done.locked).unwrap_or(usize::MAX), why);

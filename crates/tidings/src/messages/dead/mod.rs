@@ -69,6 +69,16 @@ pub struct OnBus {
     pub number: u64,
 }
 
+impl OnBus {
+    /// What an item says that knows of one.
+    #[must_use]
+    pub fn from_item(item: &Item) -> Option<Self> {
+        let number = item.int("number").and_then(|number| u64::try_from(number).ok()).unwrap_or_default();
+        let (path, generation) = item.str("path").zip(item.str("generation"))?;
+        Some(Self { path: path.to_owned(), generation: generation.to_owned(), number })
+    }
+}
+
 /// Which letters somebody wants.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Filter {
@@ -207,11 +217,7 @@ impl DeadLetter {
             correlation_id: text("correlation_id"),
             attempts,
             ttl: item.int("ttl").unwrap_or_default(),
-            bus: item.str("path").zip(item.str("generation")).map(|(path, generation)| OnBus {
-                path: path.to_owned(),
-                generation: generation.to_owned(),
-                number: item.int("number").and_then(|number| u64::try_from(number).ok()).unwrap_or_default(),
-            }),
+            bus: OnBus::from_item(item),
             message,
         })
     }

@@ -10,11 +10,23 @@ use tidings_store::{Change, Condition, Error, Item, Key, KeyKind, Query, Store, 
 use uuid::Uuid;
 
 use crate::messages::record::Message;
+use crate::rules::builtin::BuiltIn;
 
 const DISABLED: &str = "disabled";
 /// The event that says that a target was disabled, and where it comes from.
 pub const DISABLED_EVENT: &str = "webhook.disabled";
 pub const SOURCE: &str = "tidings/delivery";
+
+/// Who hears of it: whom the monitors tell, and in the same ways.
+pub const RULES: &[BuiltIn] = &[BuiltIn {
+    name: "webhook-disabled",
+    json: r#"{
+        "pattern": {"eventType": ["webhook.disabled"], "source": ["tidings/delivery"]},
+        "targets": [{"channel": "inbox", "users": ["devops-team"]}, {"channel": "ntfy"}],
+        "title": "A webhook target is disabled: {{ data.destination }}",
+        "text": "{{ data.summary }}\n\nNothing is sent there any more. To call it again: DELETE /channels/webhook/disabled/{{ data.targetId }}"
+    }"#,
+}];
 
 #[must_use]
 pub fn table() -> &'static Table {
@@ -57,7 +69,7 @@ pub fn disable(message: &Message, destination: &str, reason: &str, now: Timestam
     Some((id, Write::put(table(), item)))
 }
 
-/// What tells of it: the one notice that there is, for whoever has a rule for it.
+/// What tells of it, for whoever has a rule for it; one is built in.
 #[must_use]
 pub fn disabled_event(message: &Message, id: &str, destination: &str, reason: &str, now: Timestamp) -> Envelope {
     let name = format!("webhook disabled\n{id}\n{}", message.message_id);

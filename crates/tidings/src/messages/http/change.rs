@@ -13,6 +13,8 @@ use super::view::MessageView;
 use super::{read, unknown};
 use crate::app::Services;
 use crate::audit::Action;
+use crate::bus::letters::{self, Deed, LetterError};
+use crate::bus::push;
 use crate::http::{CorrelationId, Json, JsonText, Problem};
 use crate::messages::Message;
 use crate::messages::dead;
@@ -50,8 +52,28 @@ pub async fn send_again(
     let mut writes = services.messages.creation(std::slice::from_ref(&again))?;
     // Or whoever resubmits all dead letters would send it once more (SX-08).
     writes.push(Write::delete(dead::table(), Key::new(&failed.message_id)));
-    match services.audit.record_with(&caller.name(), &correlation.0, action, writes).await {
-        Ok(_) => services.messages.signals.created([&again]),
+    let by = &caller.name();
+    let commit = |more: Vec<Write>| {
+        let (action, writes) = (action.clone(), writes.iter().cloned().chain(more).collect());
+        async move { services.audit.record_with(by, &correlation.0, action, writes).await.map(drop) }
+    };
+    // The letter of one that stands for a message of the bus is there.
+    let letter = match push::stands_for_another(&failed) {
+        true => letters::of_pushed(&*services.store, &failed.message_id).await?,
+        false => None,
+    };
+    let dealt = match &letter {
+        Some(at) => services.bus.deal_with(at, &Deed::Remove, commit).await.map(drop),
+        None => Err(LetterError::Gone),
+    };
+    let stored = match dealt {
+        Ok(()) => Ok(()),
+        Err(LetterError::Gone) => commit(Vec::new()).await,
+        Err(error @ LetterError::Locked) => return Err(Problem::conflict(error.to_string())),
+        Err(LetterError::Bus(error)) => return Err(error.into()),
+    };
+    match stored {
+        Ok(()) => services.messages.signals.created([&again]),
         // The same request come again: it is made.
         Err(Error::Conflict { .. }) => {}
         Err(error) => return Err(error.into()),
@@ -111,7 +133,10 @@ pub(super) async fn cancel_by_key(
                 let action = Action::new("message.cancel", "message", &id).details(serde_json::json!({ "key": key }));
                 let writes = transition.all_writes();
                 match services.audit.record_with(&caller.name(), &correlation.0, action, writes).await {
-                    Ok(_) => true,
+                    Ok(_) => {
+                        services.metrics.tally.failed();
+                        true
+                    }
                     Err(Error::Conflict { .. }) => false,
                     Err(error) => return Err(error.into()),
                 }

@@ -77,6 +77,7 @@ pub fn routes() -> Vec<Route> {
             retry,
         )
         .scopes(&[Scope::Operate])
+        .at_owner()
         .answer::<MessageView>(201, "The new message, with `retry_of`")
         .answer_empty(409, "It is not failed"),
         Route::new(Method::POST, "/api/messages/{message_id}/cancel", "Do not send a message", cancel)

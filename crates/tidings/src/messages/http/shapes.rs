@@ -94,7 +94,7 @@ pub(super) struct MetricsAnswer {
     /// Completed in the last 24 hours.
     #[serde(rename = "CompletedCount")]
     pub(super) completed_count: i64,
-    /// Failed in the last 24 hours.
+    /// Failed in the last 24 hours; a cancelled message is a failed one.
     #[serde(rename = "FailedCount")]
     pub(super) failed_count: i64,
     /// Completed of all that ended in the last 24 hours, from 0 to 1; null if nothing did.

@@ -172,6 +172,11 @@ async fn a_purge_takes_the_entries_away_too() {
     let client = server.client();
     client.post("/bus/q/$deadletterqueue/purge", &json!({})).await.expect(200);
     assert!(letters(&client, "").await.is_empty());
+    // Whoever does something to many sees nothing of them either, swept or not.
+    for what in [json!({ "where": { "reason": ["r"] } }), json!({ "all": true })] {
+        let job = many(&server, "resubmit", &what).await;
+        assert_eq!((&job["seen"], &job["done"], &job["failed"]), (&json!(0), &json!(0), &json!(0)), "{what}");
+    }
     send(&client, "q", "c").await;
     bury(&client, "q", "New").await;
     assert_eq!(reasons(&letters(&client, "").await), ["New"]);

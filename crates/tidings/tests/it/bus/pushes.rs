@@ -231,3 +231,57 @@ async fn what_is_under_way_survives_a_restart() {
     assert_eq!(hook.asked().len(), 1);
     assert_eq!(counts(&client, "t/subscriptions/p").await["deadLettered"], 0);
 }
+
+// SX-08: whoever sends the pushed message again takes the letter of the bus away, as with any other; if that fails, too,
+// the new message has a letter of its own.
+#[tokio::test]
+async fn a_push_that_is_sent_again_takes_the_letter_of_the_bus_away() {
+    let works = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = std::sync::Arc::clone(&works);
+    let hook =
+        Server::start(move |_| Reply::status(if seen.load(std::sync::atomic::Ordering::Relaxed) { 200 } else { 400 }))
+            .await;
+    let server = pushing(&hook, json!({})).await;
+    let client = server.client();
+    for (body, left) in [("first", 1), ("second", 2), ("third", 3)] {
+        send(&client, "t", body).await;
+        handed_over(&client, left).await;
+        deliver(&server).await;
+        becomes(&client, "deadLettered", left as u64).await;
+    }
+    let pushed = client.get("/api/messages?message_type=bus_push").await.expect(200).json();
+    let pushed = |body: &str| {
+        let items = pushed["items"].as_array().unwrap().iter();
+        let mut fitting = items.filter(|item| item["payload"]["body"] == body);
+        format!("/api/messages/{}/retry", fitting.next().unwrap()["message_id"].as_str().unwrap())
+    };
+    let channels = async || {
+        let letters = client.get("/dead-letters").await.expect(200).json();
+        let channel = |letter: &Value| letter["channel"].as_str().unwrap().to_owned();
+        let mut channels: Vec<_> = letters["items"].as_array().unwrap().iter().map(channel).collect();
+        channels.sort();
+        channels
+    };
+    // It fails again: another letter, of another message.
+    let again = client.post(&pushed("first"), &json!({})).await.expect(201).json();
+    assert_eq!(again["status"], "created");
+    becomes(&client, "deadLettered", 2).await;
+    assert_eq!(channels().await, ["bus", "bus"]);
+    deliver(&server).await;
+    assert_eq!(channels().await, ["bus", "bus", "webhook"]);
+    works.store(true, std::sync::atomic::Ordering::Relaxed);
+    let headers = [("idempotency-key", "k")];
+    let made = client.post_with(&pushed("second"), &headers, "{}").await.expect(201).json();
+    let same = client.post_with(&pushed("second"), &headers, "{}").await.expect(201).json();
+    assert_eq!(made["message_id"], same["message_id"]);
+    deliver(&server).await;
+    assert_eq!(channels().await, ["bus", "webhook"]);
+    assert_eq!(hook.asked().last().map(text).as_deref(), Some("second"));
+    // Somebody has the letter in hand.
+    let dead = receive(&client, "t/subscriptions/p/$deadletterqueue", 1).await;
+    client.post(&pushed("third"), &json!({})).await.problem(409);
+    settle(&client, "t/subscriptions/p/$deadletterqueue", &dead[0], json!({ "action": "complete" })).await;
+    // What nobody has any more is no hindrance.
+    client.post(&pushed("third"), &json!({})).await.expect(201);
+    assert_eq!(channels().await, ["webhook"]);
+}

@@ -6,6 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{render, until};
+use crate::support::process::Served;
 use crate::support::{Answer, Client, TestServer};
 
 const PRODUCT: &str = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
@@ -209,4 +210,43 @@ async fn bad_uploads_are_refused_and_leave_nothing() {
     assert_eq!(send(&client, &key, body()).await.expect(202).json(), first);
     let other = form(&[product, ("file", Some("a.png"), &png(11))]);
     send(&client, &key, other).await.problem(422);
+}
+
+// S003-12, S003-13, S003-78: the process is killed in the last delivery. Nobody reads the invoice any more, and it says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invoice_whose_last_attempt_ended_with_its_process_has_failed() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    render(at);
+    // A Tesseract that says when it has begun, and never ends by itself.
+    let begun = at.join("begun");
+    assert!(std::process::Command::new("mkfifo").arg(&begun).status().unwrap().success());
+    let tesseract = at.join("tesseract");
+    std::fs::write(&tesseract, format!("#!/bin/sh\necho begun > '{}'\nexec sleep 20\n", begun.display())).unwrap();
+    std::fs::set_permissions(&tesseract, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(at.join("t.toml"), format!("[invoices]\ntesseract = {tesseract:?}\n")).unwrap();
+    let serve = || {
+        let served = Served::start_with(at, &["--config", "t.toml"]);
+        let token = std::fs::read_to_string(at.join("tidings-data/admin.token")).unwrap();
+        let client = Client::new(&served.url, Some(token.trim()));
+        (served, client)
+    };
+    let (served, client) = serve();
+    client.put("/bus/ocr-processing-queue", &json!({ "maxDeliveryCount": 1 })).await.expect(200);
+    let made = upload(&client, &at.join("plain.png"), "killed").await;
+    let said = tokio::task::spawn_blocking(move || std::fs::read_to_string(begun).unwrap()).await.unwrap();
+    assert_eq!(said, "begun\n");
+    assert_eq!(client.get(&path(&made)).await.expect(200).json()["status"], "processing");
+    served.running.signal(rustix::process::Signal::KILL);
+    drop(served);
+    let (_served, client) = serve();
+    let letters = json!({ "max": 1, "waitSeconds": 60 });
+    let letters = client.post("/bus/ocr-processing-queue/$deadletterqueue/receive", &letters).await.expect(200).json();
+    assert_eq!(letters["messages"][0]["deadLetter"]["reason"], "MaxDeliveryCountExceeded", "{letters}");
+    let failed = client.get(&path(&made)).await.expect(200).json();
+    assert_eq!(failed["status"], "failed", "{failed}");
+    assert!(failed["error"].as_str().unwrap().contains("maxDeliveryCount"), "{failed}");
+    let ends = ends(&client).await;
+    assert_eq!((ends.len(), &ends[0]["eventType"]), (1, &json!("invoice.failed")));
+    assert_eq!((&ends[0]["data"]["error"], &ends[0]["correlationId"]), (&failed["error"], &json!("killed")));
 }

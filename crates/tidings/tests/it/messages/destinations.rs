@@ -208,6 +208,14 @@ async fn a_disabled_target_is_told_of() {
         store(&server.services, "webhook", json!({ "url": hook.url("/secret") })).await,
     ];
     Deliverer::new(&server.services, "webhook").drain().await.unwrap();
+    // Whom the monitors tell hears of it without any rule of his own.
+    let built_in = client.get("/rules/webhook-disabled").await.expect(200).json();
+    assert_eq!(built_in["origin"], "builtin");
+    let heard = client.get("/notifications?user=devops-team").await.expect(200).json();
+    let heard = heard["items"].as_array().unwrap();
+    // Two that were under way at once may both tell.
+    assert!((1..=2).contains(&heard.len()), "{heard:?}");
+    assert!(heard[0]["text"].as_str().unwrap().contains("/channels/webhook/disabled/"), "{heard:?}");
     let told = client.get("/notifications?user=ops").await.expect(200).json();
     let title = told["items"][0]["title"].as_str().unwrap();
     assert!(title.contains(&hook.url("")) && title.contains("410") && !title.contains("secret"), "{title}");

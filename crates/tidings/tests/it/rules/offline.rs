@@ -27,6 +27,13 @@ fn the_exit_code_says_whether_a_pattern_matches() {
     assert!(test("p.json", "broken.json").expect(2).sentence().contains("is no event"));
     assert!(test("p.json", "absent.json").expect(2).sentence().contains("cannot read absent.json"));
     run(at, &["rules", "test", "--pattern", "p.json"]).expect(2);
+    // What the server refuses is refused here, too.
+    write(at, "huge.json", r#"{"eventType":"ticket.created","data":{"env":"prod","n":1e400}}"#);
+    write(at, "half.json", r#"{"eventType":"ticket.created","data":{"env":"prod","n":"\ud800"}}"#);
+    write(at, "huge-pattern.json", r#"{"data":{"n":[1e400]}}"#);
+    assert!(test("p.json", "huge.json").expect(2).sentence().contains("1e400, which is too large"));
+    assert!(test("p.json", "half.json").expect(2).sentence().contains("half of a character"));
+    assert!(test("huge-pattern.json", "yes.json").expect(2).sentence().contains("is no pattern"));
     let json = run(at, &["rules", "test", "--pattern", "p.json", "--event", "no.json", "--json"]).expect(1);
     assert_eq!(json.stdout.trim(), r#"{"matches":false}"#);
     let stdin = ["rules", "test", "--pattern", "p.json", "--event", "-"];

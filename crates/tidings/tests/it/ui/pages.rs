@@ -1,6 +1,8 @@
 //! Every page: there, small, and for those only who may see it.
 
 use serde_json::json;
+use tidings::config::json::JsonObject;
+use tidings::config::schedules::Schedule;
 use tidings::messages::deliver::Deliverer;
 
 use super::Visitor;
@@ -307,4 +309,62 @@ async fn a_dead_letter_of_the_bus_has_its_attempts_and_its_body_to_the_last_line
     let desk = visitor.get(&format!("/ui/dead-letters/{letter}")).await.expect(200).text();
     // A browser drops the first line end of a text to be edited.
     assert!(desk.contains("spellcheck=\"false\">\n\n\nx</textarea>"), "{desk}");
+}
+
+// SX-13: what a browser would take for a way up, or for another page, has a page all the same.
+#[tokio::test]
+async fn odd_names_have_pages_that_are_linked() {
+    let server = TestServer::start_with(|config| {
+        config.schedules = ["new", ".", ".."]
+            .map(|name| Schedule {
+                name: name.to_owned(),
+                every: Some("1h".to_owned()),
+                message_type: "reminder".to_owned(),
+                payload: JsonObject::from_value(json!({ "text": "x" })),
+                ..Schedule::default()
+            })
+            .to_vec();
+    })
+    .await;
+    let client = server.client();
+    let visitor = Visitor::admin(&server).await;
+    for id in [".", "..", "new"] {
+        client
+            .send(&json!({ "eventId": id, "eventType": "odd", "correlationId": id, "subject": format!("of {id}") }))
+            .await;
+        let address = |of: &str| format!("/ui/by-id/{of}?id={id}");
+        let list = visitor.get("/ui/events").await.expect(200).text();
+        for of in ["events", "trace"] {
+            assert!(list.contains(&format!("href=\"{}\"", address(of))), "{of} {id}: {list}");
+            assert!(visitor.get(&address(of)).await.expect(200).text().contains(&format!("of {id}")), "{of} {id}");
+        }
+        let list = visitor.get("/ui/schedules").await.expect(200).text();
+        assert!(list.contains(&format!("href=\"{}\"", address("schedules"))), "{id}: {list}");
+        let page = visitor.get(&address("schedules")).await.expect(200).text();
+        assert!(page.contains("every 1h") && page.contains("in the configuration file"), "{page}");
+        let found = visitor.get(&format!("/ui/find?q={id}")).await.expect(303);
+        assert_eq!(found.header("location"), address("events"));
+    }
+    visitor.get("/ui/by-id/events?id=none").await.expect(404);
+    visitor.get("/ui/by-id/events").await.expect(404);
+    visitor.get("/ui/by-id/schedules").await.expect(404);
+    visitor.get("/ui/by-id/trace").await.expect(400);
+}
+
+// SX-03: searchable in every list.
+#[tokio::test]
+async fn messages_are_searched_by_their_correlation_id() {
+    let server = TestServer::start().await;
+    let visitor = Visitor::admin(&server).await;
+    let mut made = Vec::new();
+    for id in ["c-1", "c-2"] {
+        let message = json!({ "message_type": "reminder", "payload": { "text": "x" }, "correlation_id": id });
+        let message = server.client().post("/api/messages", &message).await.expect(201).json();
+        made.push(format!("/ui/messages/{}", message["message_id"].as_str().unwrap()));
+    }
+    let list = visitor.get("/ui/messages?correlationId=c-2&status=created").await.expect(200).text();
+    assert!(!list.contains(&made[0]) && list.contains(&made[1]), "{list}");
+    let none = visitor.get("/ui/messages?correlationId=c-2&status=failed").await.expect(200).text();
+    assert!(!none.contains(&made[1]), "{none}");
+    assert!(list.contains("value=\"c-2\""), "{list}");
 }
