@@ -253,7 +253,7 @@ async fn only_who_may_write_a_webhooks_url_sees_it_whole() {
     let mut back = json!({ "pattern": seen["pattern"], "targets": seen["targets"] });
     assert_eq!(
         client.put("/rules/r", &back).await.bad_fields(),
-        ["targets[0].secret", "targets[0].url", "targets[1].url"]
+        ["targets[0].url", "targets[0].secret", "targets[1].url"]
     );
     back["targets"] = operator.get("/rules/r").await.json()["targets"].clone();
     client.put("/rules/r", &back).await.expect(200);
