@@ -23,6 +23,7 @@ mod engines;
 mod envelopes;
 mod faults;
 mod formats;
+mod gone;
 mod idempotency;
 mod inbox;
 mod incidents;
