@@ -39,6 +39,7 @@ mod requests;
 mod retention;
 mod rules;
 mod schedules;
+mod secrets;
 mod sources;
 mod streams;
 mod support;
