@@ -44,7 +44,7 @@ Settings: each broker as its Debian package comes, one node, data in a temporary
 - NATS: a work-queue stream in files, a durable pull consumer, \`ackAck\`. Its acknowledgement means that the message is
   with the operating system; files are synced every two minutes.
 - Tidings: a queue with its defaults. Every 2xx means that the change is fsynced: sending, receiving (which counts the
-  delivery) and completing alike.`
+  delivery) and completing alike. A turn is two calls: the one that receives a message completes the one before.`
 
 const [begin, end] = ['<!-- peers: begin (written by `bench/peers/run`) -->', '<!-- peers: end -->']
 if (!file) {

@@ -231,7 +231,7 @@ impl App {
         opened: Opened,
     ) -> Result<Self, StartError> {
         let Surroundings { clock, ids, limit_file, reload, sample, .. } = surroundings;
-        let Opened { store, embedded, shared, metrics } = opened;
+        let Opened { store, embedded, shared, metrics } = open::vault(&config, opened, &ids).await?;
         let (nodes, forwarder) = open::nodes(&config, &store, &clock, &*ids, shared).await?;
         let sealer = Sealer::new(&secrets::key(&*store, &*ids, "cursor").await?, Arc::clone(&ids));
         let workers = Workers::default();

@@ -21,6 +21,12 @@ pub fn url(text: &str) -> String {
     if more { format!("{origin}/{HIDDEN}") } else { origin + "/" }
 }
 
+/// Whether a URL is one that [`url`] gave: it leads nowhere.
+#[must_use]
+pub fn is_url(text: &str) -> bool {
+    text.ends_with("/***")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +45,7 @@ mod tests {
         ] {
             assert_eq!(url(whole), shown);
             assert_eq!(url(&url(whole)), shown, "what is masked stays as it is");
+            assert_eq!(is_url(&url(whole)), shown.ends_with("/***"));
         }
     }
 }

@@ -1,14 +1,31 @@
-//! Keys this installation makes for itself, kept in the store so that a backup has them too.
+//! Keys this installation makes for itself, kept in the store so that a backup has them too; and what is encrypted with
+//! them (`cipher`), or with one that the configuration gives (`vault`).
+
+pub mod cipher;
+pub mod vault;
 
 use std::sync::LazyLock;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
 use tidings_core::ids::IdSource;
 use tidings_store::{Error, Item, Key, KeyKind, Store, Table, Value, Write};
+
+pub use vault::Vault;
+
+use crate::config::Secret;
 
 #[must_use]
 pub fn table() -> &'static Table {
     static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new("tidings-secrets", "name", KeyKind::S));
     &TABLE
+}
+
+/// A key as the configuration gives it: 32 bytes in base64.
+#[must_use]
+pub fn configured(secret: &Secret) -> Option<[u8; 32]> {
+    BASE64.decode(secret.expose().trim()).ok()?.try_into().ok()
 }
 
 /// The 32-byte key of that name; made at the first call, the same ever after, on every node.

@@ -14,6 +14,7 @@ use crate::alerts::follow::AlertFollower;
 use crate::bus::Bus;
 use crate::channel::ntfy::BuiltIn;
 use crate::config::Config;
+use crate::engine::Opened;
 use crate::figures::Figures;
 use crate::http::Idempotency;
 use crate::ingest::Ingest;
@@ -22,8 +23,15 @@ use crate::messages::deliver::senders::Senders;
 use crate::nodes::Nodes;
 use crate::nodes::forward::Forwarder;
 use crate::push::Push;
+use crate::secrets::Vault;
 use crate::tickets::Tickets;
 use crate::tickets::callers::Callers;
+
+/// The store as all parts see it: through the vault.
+pub async fn vault(config: &Config, opened: Opened, ids: &Arc<dyn IdSource>) -> Result<Opened, StartError> {
+    let store = Vault::open(config, Arc::clone(&opened.store), ids).await?;
+    Ok(Opened { store, ..opened })
+}
 
 /// This node among the others on the store, and what carries calls to them; neither where there are no others.
 pub async fn nodes(

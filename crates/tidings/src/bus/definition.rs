@@ -9,9 +9,9 @@ use tidings_core::retry::{Policy, Strategy};
 
 use super::filter;
 use super::state::Settings;
-use crate::channel::webhook::signature::{Key, SECRET_FORM};
+use crate::channel::webhook::signature;
 use crate::config::bus as configured;
-use crate::config::values;
+use crate::config::{Secret, values};
 
 /// Limits, which are Service Bus's where it has any.
 pub const MAX_DELIVERIES: std::ops::RangeInclusive<u64> = 1..=2000;
@@ -410,24 +410,11 @@ impl Reader<'_> {
         } else if let Err(why) = values::callable(url) {
             self.wrong("push.url", why);
         }
-        let secret = match fields.get("secret").filter(|value| !value.is_null()) {
-            None => None,
-            Some(Value::String(text)) if text == HIDDEN => {
-                let kept = before.filter(|before| before.url == url).and_then(|before| before.secret.clone());
-                if kept.is_none() {
-                    self.wrong("push.secret", "is hidden, and there is none for this URL to keep");
-                }
-                kept
-            }
-            Some(Value::String(text)) if Key::parse(text).is_ok() => Some(text.clone()),
-            Some(_) => {
-                self.wrong("push.secret", SECRET_FORM);
-                None
-            }
-        };
-        Some(Push { url: url.to_owned(), secret })
+        let kept = || before.filter(|before| before.url == url)?.secret.as_deref().map(Secret::new);
+        let secret = signature::given(fields.get("secret"), kept).unwrap_or_else(|why| {
+            self.wrong("push.secret", why);
+            None
+        });
+        Some(Push { url: url.to_owned(), secret: secret.map(|secret| secret.expose().to_owned()) })
     }
 }
-
-/// How a secret is shown.
-pub const HIDDEN: &str = "***";

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use tidings_core::time::{self, Timestamp};
 use tidings_store::{Condition, Error, Item, Key, Write};
 
-use super::definition::{Definition, HIDDEN, Kind};
+use super::definition::{Definition, Kind};
 use super::filter::{self, Rule};
 use super::layout;
 use super::line::Line;
+use crate::mask::{self, HIDDEN};
 
 /// Where an entity comes from, and so where it is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,12 +115,15 @@ impl Record {
         layout::trash_both(&self.main, &self.dead)
     }
 
-    /// The definition with its secrets hidden.
+    /// The definition with its secrets hidden, and with a whole URL only for who may write it.
     #[must_use]
-    pub fn shown(&self) -> Definition {
+    pub fn shown(&self, whole: bool) -> Definition {
         let mut definition = self.definition.clone();
         if let Some(push) = &mut definition.push {
             push.secret = push.secret.as_ref().map(|_| HIDDEN.to_owned());
+            if !whole {
+                push.url = mask::url(&push.url);
+            }
         }
         definition
     }

@@ -1,7 +1,8 @@
 //! What became of the messages of the bus (S003-84): one small row for each, found by correlation id and by message id.
 //!
 //! A row is written in the transaction that ends its message, so it costs no commit of its own; a message that is
-//! scheduled or deferred has one from then on. Whoever waits or is locked has none yet: that is known in memory.
+//! scheduled or deferred has one from then on. Whoever waits or is locked has none yet: that is known in memory. A message
+//! without a correlation id is found by its own, for which it needs no entry in the index: its row has no `id`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -131,7 +132,7 @@ impl Line {
         let item = Item::new()
             .with("correlation_id", key)
             .with("at", place(&self.path, message))
-            .with("id", id)
+            .with_some("id", (id != key).then_some(id))
             .with("state", end.as_str())
             .with("n", deliveries)
             .with("since", now.as_microsecond())
@@ -152,7 +153,7 @@ impl Fate {
         let text = |name: &str| item.str(name).map(ToOwned::to_owned);
         let since = item.int("since").and_then(|micros| Timestamp::from_microsecond(micros).ok());
         Ok(Self {
-            message_id: text("id").ok_or_else(corrupt)?,
+            message_id: text("id").or_else(|| text("correlation_id")).ok_or_else(corrupt)?,
             path: path.to_owned(),
             sequence_number: number.parse().map_err(|_| corrupt())?,
             subject: text("subject"),
@@ -204,23 +205,28 @@ impl super::Bus {
     /// What became of the messages of an id in a queue or subscription, the latest first.
     pub async fn fates(&self, path: &str, message_id: &str, limit: usize) -> Result<Vec<Fate>, Error> {
         let mut fates = Vec::new();
-        let mut query = Query::new(message_id).index("message-index").descending().limit(100);
-        loop {
-            let page = self.shared.store.query(table(), &query).await?;
-            for item in &page.items {
-                let fate = Fate::from_item(item)?;
-                if fate.path == path {
-                    fates.push(fate);
+        for query in rows_of(message_id) {
+            let mut query = query.limit(100);
+            let mut found = 0;
+            while found < limit {
+                let page = self.shared.store.query(table(), &query).await?;
+                for item in &page.items {
+                    let fate = Fate::from_item(item)?;
+                    if fate.path == path && fate.message_id == message_id {
+                        fates.push(fate);
+                        found += 1;
+                    }
                 }
-                if fates.len() >= limit {
-                    return Ok(fates);
+                if page.next.is_none() {
+                    break;
                 }
+                query = query.after(page.next);
             }
-            if page.next.is_none() {
-                return Ok(fates);
-            }
-            query = query.after(page.next);
         }
+        let place = |fate: &Fate| (fate.sent_at.clone(), fate.sequence_number);
+        fates.sort_by_key(|fate| std::cmp::Reverse(place(fate)));
+        fates.truncate(limit);
+        Ok(fates)
     }
 
     /// The correlation id of the latest message of this id that ended.
@@ -228,13 +234,23 @@ impl super::Bus {
         if message_id.is_empty() || message_id.len() > ID_BYTES {
             return Ok(None);
         }
-        let query = Query::new(message_id).index("message-index").descending().limit(1);
-        let page = self.shared.store.query(table(), &query).await?;
-        Ok(page.items.first().and_then(|item| item.str("correlation_id")).map(ToOwned::to_owned))
+        let [indexed, own] = rows_of(message_id);
+        let page = self.shared.store.query(table(), &indexed.limit(1)).await?;
+        if let Some(row) = page.items.first() {
+            return Ok(row.str("correlation_id").map(ToOwned::to_owned));
+        }
+        let page = self.shared.store.query(table(), &own.limit(100)).await?;
+        Ok(page.items.iter().any(|row| row.str("id").is_none()).then(|| message_id.to_owned()))
     }
 
     /// Whether a message has a row.
     pub async fn has_row(&self, correlation_id: &str, place: &str) -> Result<bool, Error> {
         Ok(self.shared.store.get(table(), &Key::with_sort(correlation_id, place)).await?.is_some())
     }
+}
+
+/// Where the rows of messages of an id are, the latest first: in the index, or under the id itself, where other messages
+/// that follow from it may be, too.
+fn rows_of(message_id: &str) -> [Query; 2] {
+    [Query::new(message_id).index("message-index"), Query::new(message_id)].map(Query::descending)
 }

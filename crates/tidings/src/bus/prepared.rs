@@ -21,6 +21,8 @@ use super::message::Stored;
 #[derive(Default)]
 pub struct Prepared {
     writes: Vec<Write>,
+    /// Bytes of the writes.
+    bytes: usize,
     counts: Vec<Counted>,
     arrivals: Vec<Arrival>,
     /// Each message's line and number, in the order they were given.
@@ -88,10 +90,12 @@ impl Arrival {
 
 impl Prepared {
     pub(super) fn write(&mut self, write: Write) {
+        self.bytes += size(&write);
         self.writes.push(write);
     }
 
     pub(super) fn write_first(&mut self, write: Write) {
+        self.bytes += size(&write);
         self.writes.insert(0, write);
     }
 
@@ -104,18 +108,28 @@ impl Prepared {
 
     pub(super) fn count(&mut self, line: &Arc<Line>, delta: Delta) {
         let epoch = Some(line.epoch());
-        self.counts.push(Counted { line: Arc::clone(line), delta, epoch });
+        self.add_count(Counted { line: Arc::clone(line), delta, epoch });
     }
 
     /// Counts whoever has the line.
     pub(super) fn count_anyhow(&mut self, line: &Arc<Line>, delta: Delta) {
-        self.counts.push(Counted { line: Arc::clone(line), delta, epoch: None });
+        self.add_count(Counted { line: Arc::clone(line), delta, epoch: None });
+    }
+
+    /// A batch is mostly about one line, so there is one sum.
+    fn add_count(&mut self, counted: Counted) {
+        match self.counts.last_mut() {
+            Some(last) if Arc::ptr_eq(&last.line, &counted.line) && last.epoch == counted.epoch => {
+                last.delta.add(&counted.delta);
+            }
+            _ => self.counts.push(counted),
+        }
     }
 
     /// Nothing is written unless the line is still ours as it was in that epoch.
     pub(super) fn fence(&mut self, line: &Arc<Line>, epoch: u64) {
         if line.fence.is_shared() {
-            self.counts.push(Counted { line: Arc::clone(line), delta: Delta::default(), epoch: Some(epoch) });
+            self.add_count(Counted { line: Arc::clone(line), delta: Delta::default(), epoch: Some(epoch) });
         }
     }
 
@@ -137,7 +151,7 @@ impl Prepared {
         let key = line.layout.key(Place::Lane(lane, position));
         self.put(&key, &stored)?;
         if let Some(at) = stored.expires_at {
-            self.writes.push(layout::pointer(&line.layout.expiry(at, lane, position), at));
+            self.write(layout::pointer(&line.layout.expiry(at, lane, position), at));
         }
         let epoch = line.epoch();
         self.arrivals.push(Arrival::Lane(Arc::clone(line), epoch, lane, position, Arc::new(stored)));
@@ -185,7 +199,7 @@ impl Prepared {
         let (KeyValue::S(line), Some(KeyValue::S(at))) = (&key.partition, &key.sort) else {
             return Err(Error::Invalid("keys of the bus are text".to_owned()));
         };
-        self.writes.push(Write::put(layout::table(), more(stored.to_item(line, at)?)));
+        self.write(Write::put(layout::table(), more(stored.to_item(line, at)?)));
         Ok(())
     }
 
@@ -203,7 +217,7 @@ impl Prepared {
 
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.writes.iter().map(|write| if let Write::Put { item, .. } = write { item.size() } else { 64 }).sum()
+        self.bytes
     }
 
     /// The writes, for exactly one transaction.
@@ -261,8 +275,9 @@ impl Prepared {
     /// Both together, for one transaction. Always join what goes into one transaction: an item may be written only
     /// once in it, and the counts of an entity are one item.
     pub fn and(mut self, mut other: Self) -> Self {
+        self.bytes += other.bytes;
         self.writes.append(&mut other.writes);
-        self.counts.append(&mut other.counts);
+        std::mem::take(&mut other.counts).into_iter().for_each(|counted| self.add_count(counted));
         self.arrivals.append(&mut other.arrivals);
         self.sent.append(&mut other.sent);
         self
@@ -367,6 +382,11 @@ impl Prepared {
         }
         Ok(())
     }
+}
+
+/// About how many bytes a write has.
+fn size(write: &Write) -> usize {
+    if let Write::Put { item, .. } = write { item.size() } else { 64 }
 }
 
 impl std::fmt::Debug for Prepared {

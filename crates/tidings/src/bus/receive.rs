@@ -168,17 +168,22 @@ impl Line {
                 writes.push(Write::put(layout::table(), handed_to(item, now, held.consumer.as_ref())));
             }
         }
-        let outcomes = if self.fence.is_shared() {
-            let epoch = taken.first().map_or(0, |taken| taken.held.epoch);
-            let chunks = writes.chunks(limits::TRANSACTION_WRITES - 1).map(|chunk| {
+        let (shared, epoch) = (self.fence.is_shared(), taken.first().map_or(0, |taken| taken.held.epoch));
+        let room = limits::TRANSACTION_WRITES - usize::from(shared);
+        let mut chunks = Vec::with_capacity(1);
+        while !writes.is_empty() {
+            let rest = writes.split_off(writes.len().min(room));
+            chunks.push(std::mem::replace(&mut writes, rest));
+        }
+        let outcomes = if shared {
+            let fenced = chunks.into_iter().map(|chunk| {
                 let mut prepared = Prepared::default();
-                chunk.iter().for_each(|write| prepared.write(write.clone()));
+                chunk.into_iter().for_each(|write| prepared.write(write));
                 prepared.fence(self, epoch);
                 prepared
             });
-            Prepared::run_each(&*self.shared.store, chunks.collect()).await
+            Prepared::run_each(&*self.shared.store, fenced.collect()).await
         } else {
-            let chunks = writes.chunks(limits::TRANSACTION_WRITES).map(<[Write]>::to_vec).collect();
             self.shared.store.transact_each(chunks).await
         };
         if let Some(error) = outcomes.into_iter().find_map(Result::err) {

@@ -74,6 +74,10 @@ pub struct Config {
     pub stage: Stage,
     /// For links in mails and pushes.
     pub public_url: String,
+    /// Encrypts the secrets that come through the API: 32 bytes in base64. Left out: a key in the store does.
+    pub secrets_key: Option<Secret>,
+    /// What was encrypted with this key can still be read.
+    pub previous_secrets_key: Option<Secret>,
     /// Whether messages may have types that are neither built in nor among `message_types`.
     pub allow_unknown_types: bool,
     pub store: store::Store,
@@ -131,6 +135,8 @@ impl Default for Config {
             data_dir: PathBuf::from("tidings-data"),
             stage: Stage::Dev,
             public_url: url_of(listen),
+            secrets_key: None,
+            previous_secrets_key: None,
             allow_unknown_types: false,
             store: store::Store::default(),
             node: node::Node::default(),
@@ -242,6 +248,13 @@ impl Config {
                 check.problem("must have neither `?` nor `#`, for links are made by adding a path to it");
             }
         }
+        for (name, key) in [("secrets_key", &self.secrets_key), ("previous_secrets_key", &self.previous_secrets_key)] {
+            // An empty one is reported by then.
+            let key = key.as_ref().filter(|key| !key.expose().is_empty());
+            if key.is_some_and(|key| crate::secrets::configured(key).is_none()) {
+                check.key(name).problem("must be 32 bytes in base64, as `openssl rand -base64 32` makes them");
+            }
+        }
         self.store.check(&mut check.key("store"));
         self.node.check(&mut check.key("node"));
         self.email.check(&mut check.key("email"));
@@ -256,7 +269,7 @@ impl Config {
         self.outbound.check(&mut check.key("outbound"));
         self.delivery.check(&mut check.key("delivery"));
         self.limits.check(&mut check.key("limits"));
-        self.retention.check(&mut check.key("retention"));
+        self.retention.check(&mut check.key("retention"), self.store.engine);
         self.check_listeners(check);
         check.list("rules", &self.rules, |rule| &rule.name, rules::Rule::check);
         check.list("queues", &self.queues, |queue| &queue.name, bus::Queue::check);
@@ -319,6 +332,8 @@ impl Config {
     /// Every secret with its key's path.
     fn secrets(&mut self) -> Vec<(String, &mut Secret)> {
         let mut secrets = Vec::new();
+        secrets.extend(self.secrets_key.as_mut().map(|key| ("secrets_key".to_owned(), key)));
+        secrets.extend(self.previous_secrets_key.as_mut().map(|key| ("previous_secrets_key".to_owned(), key)));
         self.email.secrets(&mut secrets);
         self.ntfy.secrets(&mut secrets);
         self.amqp.secrets(&mut secrets);

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::Check;
+use super::store::Engine;
 
 /// A century; beyond it, say 0 where that means for ever.
 const MAX_DAYS: u64 = 36_500;
@@ -50,7 +51,7 @@ impl Default for Retention {
 }
 
 impl Retention {
-    pub(super) fn check(&self, check: &mut Check<'_>) {
+    pub(super) fn check(&self, check: &mut Check<'_>, engine: Engine) {
         check.key("events_days").range(self.events_days, 1..=MAX_DAYS);
         check.key("alerts_days").range(self.alerts_days, 1..=MAX_DAYS);
         check.key("notifications_days").range(self.notifications_days, 1..=MAX_DAYS);
@@ -61,6 +62,12 @@ impl Retention {
         check.key("dedupe_hours").range(self.dedupe_hours, 1..=8760);
         for name in self.archive.iter().filter(|name| !ARCHIVED.contains(&name.as_str())) {
             check.key("archive").problem(format!("has {name:?}; it can hold {}", ARCHIVED.join(", ")));
+        }
+        if engine == Engine::DynamoDb && !self.archive.is_empty() {
+            check.key("archive").problem(
+                "needs the embedded store: DynamoDB removes what has expired by itself; leave it out, and keep what you \
+                 want to keep by the tables' own exports or streams",
+            );
         }
     }
 }

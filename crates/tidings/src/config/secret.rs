@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::mask::HIDDEN;
+
 /// Longer than any key or token, short enough that a mistaken path does no harm.
 const MAX_BYTES: u64 = 64 * 1024;
-const HIDDEN: &str = "***";
 
 /// A password, token or key. `Debug` and `Serialize` give `***`; only [`Secret::expose`] gives the value.
 #[derive(Clone, PartialEq, Eq)]

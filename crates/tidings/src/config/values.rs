@@ -3,6 +3,7 @@
 use http::Uri;
 
 use super::problem::quote;
+use crate::mask;
 
 /// A full URL with a host; what is wrong never shows the URL, which may hold a password.
 pub fn url(url: &str, schemes: &[&str]) -> Result<(), String> {
@@ -29,6 +30,9 @@ pub fn url(url: &str, schemes: &[&str]) -> Result<(), String> {
 /// A URL that is called, with everything that can be judged without looking its name up.
 pub fn callable(text: &str) -> Result<(), String> {
     url(text, &["http", "https"])?;
+    if mask::is_url(text) {
+        return Err("is hidden; write the whole URL".to_owned());
+    }
     let parsed = reqwest::Url::parse(text).map_err(|_| "must be a URL that can be called".to_owned())?;
     if !parsed.username().is_empty() || parsed.password().is_some() {
         return Err("must not hold a user or password".to_owned());
@@ -91,7 +95,7 @@ mod tests {
         for good in ["http://a", "https://a.b:443/x?y=z", "http://[::1]:80/", "https://h.example/x/"] {
             assert_eq!(callable(good), Ok(()), "{good}");
         }
-        for bad in ["http://u:p@host:1/", "http://u@host/", "http://[::1%25lo]/", "ftp://a", "a"] {
+        for bad in ["http://u:p@host:1/", "http://u@host/", "http://[::1%25lo]/", "http://a/***", "ftp://a", "a"] {
             assert!(callable(bad).is_err(), "{bad}");
         }
     }

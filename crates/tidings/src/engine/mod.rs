@@ -45,11 +45,6 @@ pub async fn open(config: &Config, surroundings: &Surroundings) -> Result<Opened
             })
         }
         Engine::DynamoDb => {
-            if !config.retention.archive.is_empty() {
-                let why = "retention.archive needs the embedded store: DynamoDB removes what has expired by itself; \
-                           leave it out, and keep what you want to keep by the tables' own exports or streams";
-                return Err(StartError::Unsupported(why.to_owned()));
-            }
             // The administrator's token and uploads are kept there.
             std::fs::create_dir_all(&config.data_dir)
                 .map_err(|source| StartError::Write { path: config.data_dir.clone(), source })?;

@@ -2,49 +2,29 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use ring::aead;
 use tidings_core::ids::IdSource;
 
 use super::problem::Problem;
-
-const NONCE_BYTES: usize = 12;
+use crate::secrets::cipher::Cipher;
 
 /// Seals and opens cursors with this installation's key.
-pub struct Sealer {
-    key: aead::LessSafeKey,
-    ids: std::sync::Arc<dyn IdSource>,
-}
+pub struct Sealer(Cipher);
 
 impl Sealer {
     pub fn new(key: &[u8; 32], ids: std::sync::Arc<dyn IdSource>) -> Self {
-        let key = aead::UnboundKey::new(&aead::AES_256_GCM, key).expect("the key has the algorithm's length");
-        Self { key: aead::LessSafeKey::new(key), ids }
+        Self(Cipher::new(key, ids))
     }
 
     /// Seals `content` for `context`: who asks, which call, which filters.
     #[must_use]
     pub fn seal(&self, context: &str, content: &[u8]) -> String {
-        let mut nonce = [0; NONCE_BYTES];
-        self.ids.random(&mut nonce);
-        let mut sealed = content.to_vec();
-        let nonce_value = aead::Nonce::assume_unique_for_key(nonce);
-        self.key
-            .seal_in_place_append_tag(nonce_value, aead::Aad::from(context.as_bytes()), &mut sealed)
-            .expect("a cursor is far below the algorithm's limit");
-        BASE64_URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat())
+        BASE64_URL_SAFE_NO_PAD.encode(self.0.seal(context, content))
     }
 
     /// The content of a cursor that was sealed for the same context.
     pub fn open(&self, field: &str, context: &str, cursor: &str) -> Result<Vec<u8>, Problem> {
-        let open = || {
-            let bytes = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()?;
-            let (nonce, sealed) = bytes.split_first_chunk::<NONCE_BYTES>()?;
-            let mut sealed = sealed.to_vec();
-            let nonce = aead::Nonce::assume_unique_for_key(*nonce);
-            let content = self.key.open_in_place(nonce, aead::Aad::from(context.as_bytes()), &mut sealed).ok()?;
-            Some(content.to_vec())
-        };
-        open().ok_or_else(|| {
+        let sealed = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
+        sealed.and_then(|sealed| self.0.open(context, &sealed)).ok_or_else(|| {
             Problem::invalid_field(field, "is no cursor of this list with these filters; start again without it")
         })
     }

@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use super::body;
 use super::collector;
 use super::correlation::{self, CorrelationId};
+use super::finish::see_through;
 use super::idempotency;
 use super::metrics::RouteMetrics;
 use super::params::Params;
@@ -39,6 +40,8 @@ pub struct Gate {
     params: Vec<&'static str>,
     key_in_url: bool,
     at_owner: bool,
+    /// Whether a call ends when its caller goes: one that changes nothing, or waits.
+    ends_with_caller: bool,
     as_collector: bool,
     body_rule: BodyRule,
     metrics: RouteMetrics,
@@ -81,21 +84,20 @@ impl Gatekeeper {
         finish(problem.into_response(), &correlation)
     }
 
-    /// Who calls: by the token in the header, or by the key that stands elsewhere in the request.
+    /// Who calls: by the token that the request has, in the header or elsewhere.
     async fn recognise(
         &self,
         headers: &HeaderMap,
-        key: Option<String>,
+        bearer: Option<&str>,
         peer: Option<IpAddr>,
     ) -> Result<Caller, Problem> {
         let unauthorized = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
-        let bearer = authorization(headers, "bearer").or(key);
         if bearer.is_none() && !headers.contains_key(header::AUTHORIZATION) {
             return Err(unauthorized("this call needs a token: send the header `Authorization: Bearer TOKEN`"));
         }
         let now = self.services.clock.monotonic();
         let caller = match bearer {
-            Some(bearer) => self.services.tokens.recognise(&bearer).await?,
+            Some(bearer) => self.services.tokens.recognise(bearer).await?,
             None => None,
         };
         match caller {
@@ -141,6 +143,7 @@ impl Gate {
             params: route.params.iter().map(|param| param.0).collect(),
             key_in_url: route.key_in_url,
             at_owner: route.at_owner,
+            ends_with_caller: route.waits || matches!(route.method, Method::GET | Method::HEAD),
             as_collector: route.as_collector,
             body_rule: route.body_rule,
             metrics,
@@ -152,11 +155,11 @@ impl Gate {
         let (mut parts, body) = request.into_parts();
         check_head(&parts)?;
         let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
+        let bearer = bearer_of(&parts.headers).or_else(|| if self.key_in_url { key_of(&parts) } else { None });
         let caller = match &self.access {
             Access::Public => None,
             Access::Scopes(scopes) => {
-                let key = if self.key_in_url { key_of(&parts) } else { None };
-                Some(permitted(self.keeper.recognise(&parts.headers, key, peer).await?, scopes)?)
+                Some(permitted(self.keeper.recognise(&parts.headers, bearer.as_deref(), peer).await?, scopes)?)
             }
         };
         correlation::check(&parts.headers)?;
@@ -186,11 +189,18 @@ impl Gate {
                     && parts.headers.contains_key(idempotency::HEADER)
                 {
                     let (path, headers) = (parts.uri.path(), &parts.headers);
-                    let key = services.idempotency.key(caller, self.path, path, headers, &bytes)?;
+                    let bearer = bearer.unwrap_or_default();
+                    let key = services.idempotency.key((caller, &bearer), (self.path, path), headers, &bytes)?;
                     parts.extensions.insert(caller.clone());
-                    parts.extensions.insert(key.seed());
-                    let request = Request::from_parts(parts, Body::from(bytes));
-                    return services.idempotency.once(key, next.run(request)).await;
+                    let services = services.clone();
+                    let answer = async move {
+                        let handler = |seed| {
+                            parts.extensions.insert(seed);
+                            next.run(Request::from_parts(parts, Body::from(bytes)))
+                        };
+                        services.idempotency.once(key, handler).await
+                    };
+                    return if self.ends_with_caller { answer.await } else { see_through(answer).await };
                 }
                 Body::from(bytes)
             }
@@ -198,7 +208,8 @@ impl Gate {
         if let Some(caller) = caller {
             parts.extensions.insert(caller);
         }
-        Ok(next.run(Request::from_parts(parts, body)).await)
+        let answer = next.run(Request::from_parts(parts, body));
+        Ok(if self.ends_with_caller { answer.await } else { see_through(answer).await })
     }
 }
 
@@ -232,6 +243,11 @@ fn check_head(parts: &axum::http::request::Parts) -> Result<(), Problem> {
     }
     let detail = format!("the address and the headers have more than {HEAD_BYTES} bytes");
     Err(Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head-too-large", detail))
+}
+
+/// The token that a request has in its header.
+pub fn bearer_of(headers: &HeaderMap) -> Option<String> {
+    authorization(headers, "bearer")
 }
 
 /// The token of an `Authorization` header of that scheme.

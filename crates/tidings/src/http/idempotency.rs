@@ -1,7 +1,9 @@
 //! `Idempotency-Key` on any POST (SX-09): the same key and body replay the first answer; another body is refused.
 //!
-//! The answer is stored after the effect. A crash between the two would let a retry run the handler again, so
-//! handlers that make ids take them from the key's [`IdempotencySeed`]: the second run then finds its own work done.
+//! A key is claimed before the handler runs, and its answer is stored after the effect. A crash between the two lets a
+//! retry run the handler again, so handlers that make ids take them from the claim's [`IdempotencySeed`]: the second run
+//! then finds its own work done. A claim is forgotten with its answer, so that the same key makes other ids a day later.
+//! What was refused has changed nothing, and leaves no claim.
 //!
 //! An answer may hold a secret that is kept nowhere else (a new token), so it is stored encrypted with a key that is
 //! made from the caller's own token, of which the store has only a hash.
@@ -9,11 +11,10 @@
 use std::sync::LazyLock;
 
 use std::collections::HashSet;
-use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -24,14 +25,14 @@ use tidings_store::{Item, Key, KeyKind, Store, Table, Value, Write};
 use uuid::Uuid;
 
 use super::cursor::Sealer;
+use super::kept::Kept;
 use super::problem::Problem;
 use crate::tokens::Caller;
 
 pub const HEADER: &str = "idempotency-key";
 const KEY_CHARS: usize = 256;
-/// Answers larger than this are not kept: an item holds at most 400 KB, and sealing makes four bytes of three.
+/// Packed answers larger than this are not kept: an item holds at most 400 KB, and sealing makes four bytes of three.
 const ANSWER_BYTES: usize = 290 * 1024;
-const KEPT_HEADERS: [HeaderName; 2] = [header::CONTENT_TYPE, header::LOCATION];
 
 #[must_use]
 pub fn table() -> &'static Table {
@@ -56,16 +57,9 @@ pub struct RequestKey {
     sealer: Sealer,
 }
 
-/// Makes the ids of a request that has a key: the same key gives the same ids.
+/// Makes the ids of a request that has a key: the same claim gives the same ids.
 #[derive(Debug, Clone)]
 pub struct IdempotencySeed(String);
-
-impl RequestKey {
-    #[must_use]
-    pub fn seed(&self) -> IdempotencySeed {
-        IdempotencySeed(self.id.clone())
-    }
-}
 
 impl IdempotencySeed {
     /// The `n`th id of the request.
@@ -97,11 +91,11 @@ impl Idempotency {
         Self { store, clock, ids, kept_seconds, running: Mutex::default() }
     }
 
+    /// The key of a request: by whom and with which token, to which route and path.
     pub fn key(
         &self,
-        caller: &Caller,
-        route: &str,
-        path: &str,
+        (caller, bearer): (&Caller, &str),
+        (route, path): (&str, &str),
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Result<RequestKey, Problem> {
@@ -110,61 +104,98 @@ impl Idempotency {
             Problem::invalid_field("Idempotency-Key", format!("must be 1 to {KEY_CHARS} printable ASCII characters"))
         })?;
         let id = digest(&[&caller.token.id, route, path, key]).iter().map(|byte| format!("{byte:02x}")).collect();
-        let bearer =
-            text("authorization").and_then(|value| value.split_once(' ')).map_or("", |(_, token)| token.trim());
         let sealer = Sealer::new(&digest(&["answer", bearer, path, key]), Arc::clone(&self.ids));
         let body_hash = ring::digest::digest(&SHA256, body).as_ref().to_vec();
         Ok(RequestKey { id, body_hash, sealer })
     }
 
     /// The first answer to this key, from the store or by running the handler.
-    pub async fn once(&self, key: RequestKey, handler: impl Future<Output = Response>) -> Result<Response, Problem> {
+    pub async fn once<F: Future<Output = Response>>(
+        &self,
+        key: RequestKey,
+        handler: impl FnOnce(IdempotencySeed) -> F,
+    ) -> Result<Response, Problem> {
         let _running = Running::start(&self.running, &key.id)?;
-        if let Some(item) = self.store.get(table(), &Key::new(&key.id)).await? {
-            return replay(&item, &key);
-        }
-        let response = handler.await;
+        let (claim, is_first) = match self.claim(&key).await? {
+            Claimed::Now(claim) => (claim, true),
+            Claimed::Before(item) => {
+                if item.get("bodyHash") != Some(&Value::B(key.body_hash.clone())) {
+                    let detail = "this Idempotency-Key was used with another body; use a new key for a new request";
+                    return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail));
+                }
+                if item.get("status").is_some() {
+                    return replay(&item, &key);
+                }
+                // Nobody knows how far it came.
+                (item.str("claim").unwrap_or_default().to_owned(), false)
+            }
+        };
+        let response = handler(IdempotencySeed(format!("{}/{claim}", key.id))).await;
         // What failed for our own reasons may succeed the next time; it is no answer to keep.
-        if response.status().is_server_error() || response.extensions().get::<Problem>().is_some() {
+        if response.status().is_server_error() {
+            return Ok(response);
+        }
+        if response.extensions().get::<Problem>().is_some() {
+            // A second run may be refused because of what the first one did, and comes no further with other ids.
+            if !is_first {
+                return Ok(response);
+            }
+            self.store.transact(vec![Write::delete(table(), Key::new(&key.id))]).await?;
             return Ok(response);
         }
         let (parts, body) = response.into_parts();
         let body = body.collect().await.map_err(|_| Problem::bad_request("the answer cannot be read"))?.to_bytes();
-        if body.len() <= ANSWER_BYTES {
-            let mut item = Item::new()
-                .with("id", &key.id)
-                .with("bodyHash", key.body_hash.clone())
-                .with("status", i64::from(parts.status.as_u16()))
-                .with("answer", key.sealer.seal(&key.id, &body))
-                .with("ttl", self.clock.now().as_second().saturating_add(self.kept_seconds));
-            for name in KEPT_HEADERS {
-                let value = parts.headers.get(&name).and_then(|value| value.to_str().ok());
-                item = item.with_some(name.to_string(), value);
-            }
-            self.store.transact(vec![Write::put(table(), item)]).await?;
-        }
+        let item = self.row(&key, &claim).with("status", i64::from(parts.status.as_u16()));
+        let answer = Kept { headers: parts.headers.clone(), body: body.clone() }.pack();
+        let answer = (answer.len() <= ANSWER_BYTES).then(|| key.sealer.seal(&key.id, &answer));
+        self.store.transact(vec![Write::put(table(), item.with_some("answer", answer))]).await?;
         Ok(Response::from_parts(parts, Body::from(body)))
+    }
+
+    async fn claim(&self, key: &RequestKey) -> Result<Claimed, Problem> {
+        if let Some(item) = self.store.get(table(), &Key::new(&key.id)).await? {
+            return Ok(Claimed::Before(item));
+        }
+        let claim = self.ids.uuid(self.clock.now()).to_string();
+        match self.store.transact(vec![Write::insert(table(), self.row(key, &claim))]).await {
+            Ok(()) => Ok(Claimed::Now(claim)),
+            // Another node was first.
+            Err(error) => match error.conflict_on(0).and_then(|conflict| conflict.found.clone()) {
+                Some(item) => Ok(Claimed::Before(item)),
+                None => Err(error.into()),
+            },
+        }
+    }
+
+    fn row(&self, key: &RequestKey, claim: &str) -> Item {
+        Item::new()
+            .with("id", &key.id)
+            .with("bodyHash", key.body_hash.clone())
+            .with("claim", claim)
+            .with("ttl", self.clock.now().as_second().saturating_add(self.kept_seconds))
     }
 }
 
+/// Who has a key.
+enum Claimed {
+    /// This request, as of now.
+    Now(String),
+    /// An earlier one, which may have been answered.
+    Before(Item),
+}
+
 fn replay(item: &Item, key: &RequestKey) -> Result<Response, Problem> {
-    if item.get("bodyHash") != Some(&Value::B(key.body_hash.clone())) {
-        let detail = "this Idempotency-Key was used with another body; use a new key for a new request";
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail));
-    }
-    let sealed = item.str("answer").unwrap_or_default();
-    let body = key
-        .sealer
-        .open("answer", &key.id, sealed)
-        .map_err(|_| tidings_store::Error::Corrupt("the answer to an Idempotency-Key cannot be read".to_owned()))?;
+    let Some(sealed) = item.str("answer") else {
+        let detail = "the request of this Idempotency-Key was carried out; its answer was too large to be kept";
+        return Err(Problem::new(StatusCode::CONFLICT, "answer-not-kept", detail));
+    };
+    let unreadable = || tidings_store::Error::Corrupt("the answer to an Idempotency-Key cannot be read".to_owned());
+    let kept = key.sealer.open("answer", &key.id, sealed).map_err(|_| unreadable())?;
+    let Kept { headers, body } = Kept::unpack(kept).ok_or_else(unreadable)?;
     let mut response = Response::new(Body::from(body));
     let status = item.int("status").and_then(|status| u16::try_from(status).ok());
     *response.status_mut() = status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK);
-    for name in KEPT_HEADERS {
-        if let Some(value) = item.str(name.as_str()).and_then(|value| HeaderValue::from_str(value).ok()) {
-            response.headers_mut().insert(name, value);
-        }
-    }
+    *response.headers_mut() = headers;
     response.headers_mut().insert("idempotent-replay", HeaderValue::from_static("true"));
     Ok(response)
 }

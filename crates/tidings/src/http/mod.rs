@@ -8,9 +8,11 @@ pub mod correlation;
 pub mod csv;
 mod cursor;
 mod extract;
+mod finish;
 mod gate;
 mod health;
 mod idempotency;
+mod kept;
 mod metrics;
 mod openapi;
 pub mod paging;
@@ -25,7 +27,8 @@ pub use body::read as read_body;
 pub use correlation::{CorrelationId, HEADER as CORRELATION_HEADER};
 pub use cursor::Sealer;
 pub use extract::{Json, JsonText, media_type};
-pub use gate::{Gatekeeper, Peer};
+pub use finish::see_through;
+pub use gate::{Gatekeeper, Peer, bearer_of};
 pub use idempotency::{
     HEADER as IDEMPOTENCY_KEY, Idempotency, IdempotencySeed, RequestIds, table as idempotency_table,
 };

@@ -55,6 +55,8 @@ pub struct Route {
     pub key_in_url: bool,
     /// Answered by the node that has the entity of the bus which the path names.
     pub at_owner: bool,
+    /// Waits for something to come, for whoever asked and nobody else.
+    pub waits: bool,
     /// Whether refusals are told as Splunk's collector tells them.
     pub as_collector: bool,
     pub body_rule: BodyRule,
@@ -81,6 +83,7 @@ impl Route {
             params: &[],
             key_in_url: false,
             at_owner: false,
+            waits: false,
             as_collector: false,
             body_rule: BodyRule::Document,
             body: None,
@@ -116,6 +119,13 @@ impl Route {
     #[must_use]
     pub fn at_owner(mut self) -> Self {
         self.at_owner = true;
+        self
+    }
+
+    /// If the caller goes away, so does the call: whatever comes later is somebody else's.
+    #[must_use]
+    pub fn waits(mut self) -> Self {
+        self.waits = true;
         self
     }
 

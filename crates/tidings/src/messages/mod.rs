@@ -358,6 +358,7 @@ impl Messages {
         Message {
             retry_of: Some(failed.message_id.clone()),
             trace_id: failed.trace_id.clone(),
+            lost_secret: failed.lost_secret.clone(),
             ..Message::new(new, now)
         }
     }

@@ -73,6 +73,8 @@ pub struct Message {
     pub target: Map<String, Json>,
     /// Signs a webhook. Kept apart from `target`, which is shown.
     pub secret: Option<Secret>,
+    /// A secret that is encrypted with a key we do not have.
+    pub lost_secret: Option<Vec<u8>>,
     pub event_id: Option<String>,
     pub rule: Option<String>,
     /// The first attempt is not made before.
@@ -148,6 +150,7 @@ impl Message {
             channel: new.channel.to_owned(),
             target: new.target,
             secret: new.secret,
+            lost_secret: None,
             event_id: new.event_id.map(ToOwned::to_owned),
             rule: new.rule.map(ToOwned::to_owned),
             deliver_at: new.deliver_at.map_or(now, |at| to_millis(at).max(now)),
@@ -201,6 +204,7 @@ impl Message {
             .with("channel", &self.channel)
             .with("target", Value::from_record(&self.target)?)
             .with_some("target_secret", self.secret.as_ref().map(Secret::expose))
+            .with_some("target_secret", self.lost_secret.clone())
             .with_some("event_id", self.event_id.as_ref())
             .with_some("rule", self.rule.as_ref())
             .with_some("retry_of", self.retry_of.as_ref())
@@ -278,6 +282,10 @@ fn read(item: &Item) -> Option<Message> {
         channel: text("channel").unwrap_or_else(|| "ntfy".to_owned()),
         target: map("target").unwrap_or_default(),
         secret: item.str("target_secret").map(Secret::new),
+        lost_secret: match item.get("target_secret") {
+            Some(Value::B(sealed)) => Some(sealed.clone()),
+            _ => None,
+        },
         event_id: text("event_id"),
         rule: text("rule"),
         deliver_at: at("deliver_at").unwrap_or(created_date),

@@ -107,7 +107,8 @@ struct TargetBody {
     /// ntfy: default the configured topic.
     #[schemars(skip_serializing_if = "Option::is_none")]
     topic: Option<String>,
-    /// webhook: http or https; templates only after the host.
+    /// webhook: http or https; templates only after the host. Often with a token in it: without the scope `operate`,
+    /// scheme, host and `/***` are shown.
     #[schemars(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
     /// webhook: signs each call. Never shown; `***` keeps the one that is there.
@@ -168,14 +169,18 @@ async fn list(
     let rules = services.rules.book.page(after.as_ref().and_then(|item| item.str("name")), limit + 1);
     let more = rules.len() > limit;
     let last = rules.iter().take(limit).next_back().filter(|_| more).map(|rule| Item::new().with("name", &rule.name));
-    let items = rules.iter().take(limit).map(|rule| view(&services, rule)).collect();
+    let items = rules.iter().take(limit).map(|rule| view(&services, &caller, rule)).collect();
     let cursor = paging::seal(&services.sealer, &context, last.as_ref());
     Ok(Json(StatusCode::OK, RuleList { items, cursor }))
 }
 
-async fn get(State(services): State<Services>, Path(name): Path<String>) -> Result<impl IntoResponse, Problem> {
+async fn get(
+    State(services): State<Services>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<impl IntoResponse, Problem> {
     let rule = services.rules.book.get(&name).ok_or_else(not_found)?;
-    Ok(Json(StatusCode::OK, view(&services, &rule)))
+    Ok(Json(StatusCode::OK, view(&services, &caller, &rule)))
 }
 
 async fn put(
@@ -208,7 +213,7 @@ pub async fn write(
     let known = services.rules.book.get(name);
     known.as_ref().map_or(Ok(()), |known| refuse_configured(known))?;
     let rule = read::rule(name, fields, Origin::Api, known.as_deref()).map_err(Problem::invalid)?;
-    let view = view(services, &rule);
+    let view = view(services, caller, &rule);
     let author = Author { user: &caller.name(), correlation_id: &correlation.0 };
     let is_new = services.rules.put(rule, &services.audit, &author).await?;
     Ok((is_new, view))
@@ -251,8 +256,8 @@ fn not_found() -> Problem {
     Problem::not_found("there is no rule of this name")
 }
 
-fn view(services: &Services, rule: &Rule) -> Map<String, Value> {
-    let mut view = rule.view();
+fn view(services: &Services, caller: &Caller, rule: &Rule) -> Map<String, Value> {
+    let mut view = rule.view(caller.may(&[Scope::Operate]));
     if rule.origin != Origin::BuiltIn && services.rules.book.is_built_in(&rule.name) {
         view.insert("overrides".to_owned(), Origin::BuiltIn.as_str().into());
     }

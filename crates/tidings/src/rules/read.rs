@@ -7,10 +7,10 @@ use tidings_core::pattern::{Pattern, repeated_keys};
 use super::limits::{
     ADDRESSES, DEDUPE_SECONDS, EXCLUDED, GROUPS, NAME_CHARS, RULE_BYTES, TARGETS, URL_CHARS, USER_CHARS,
 };
-use super::rule::{Exclusion, HIDDEN, Recipients, Rule, Target};
+use super::rule::{Exclusion, Recipients, Rule, Target};
 use super::template::Template;
 use crate::bus::path as bus;
-use crate::channel::webhook::signature::{Key, SECRET_FORM};
+use crate::channel::webhook::signature;
 use crate::config::{Secret, values};
 use crate::inbox::record::MAP;
 use crate::origin::Origin;
@@ -373,21 +373,13 @@ impl Reader<'_> {
             self.wrong_by_now(field, why);
         }
         let secret = match fields.get("secret") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(text)) if text == HIDDEN => {
-                let kept = self.before.and_then(|before| before.secret_of(url.source()));
-                if kept.is_none() {
-                    self.wrong(format!("{at}.secret"), "is hidden, and there is none for this URL to keep");
-                }
-                kept
-            }
-            // One that cannot sign would let every notice fail, and nobody know why.
-            Some(Value::String(text)) if self.stored || Key::parse(text).is_ok() => Some(Secret::new(text)),
-            Some(_) => {
-                self.wrong(format!("{at}.secret"), SECRET_FORM);
-                None
-            }
+            Some(Value::String(text)) if self.stored => Ok(Some(Secret::new(text))),
+            secret => signature::given(secret, || self.before.and_then(|before| before.secret_of(url.source()))),
         };
+        let secret = secret.unwrap_or_else(|why| {
+            self.wrong(format!("{at}.secret"), why);
+            None
+        });
         Target::Webhook { url, secret }
     }
 }

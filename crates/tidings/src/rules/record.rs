@@ -3,10 +3,11 @@
 use std::sync::LazyLock;
 
 use tidings_core::time::{self, Timestamp};
-use tidings_store::{Condition, Error, Item, Key, KeyKind, Table, Write};
+use tidings_store::{Condition, Error, Item, Key, KeyKind, Table, Value, Write};
 
 use super::read;
 use super::rule::Rule;
+use crate::secrets::vault::HOW_TO_READ;
 
 /// All rules are in one partition, in the order of their names.
 pub const RULES: &str = "rule";
@@ -82,6 +83,9 @@ pub fn from_item(item: &Item) -> Result<Stored, Error> {
     let name = item.str("name").unwrap_or_default();
     if item.get("deleted").is_some() {
         return Ok(Stored::Gone(name.to_owned()));
+    }
+    if let Some(Value::B(_)) = item.get("rule") {
+        return Err(Error::Open(format!("the rule `{name}` {HOW_TO_READ}")));
     }
     let rule = item.str("rule").and_then(|text| parse(name, text));
     let corrupt = || Error::Corrupt(format!("the stored rule `{name}` cannot be read"));

@@ -6,10 +6,24 @@ use uuid::Uuid;
 
 use super::template::Template;
 use crate::config::Secret;
+use crate::mask::{self, HIDDEN};
 use crate::origin::Origin;
 
-/// Stands for a secret wherever a rule is shown; in a rule that is written, it keeps the secret that is there.
-pub const HIDDEN: &str = "***";
+/// How a rule is written out.
+#[derive(Clone, Copy)]
+struct Shown {
+    secret: fn(&Secret) -> String,
+    url: fn(&str) -> String,
+}
+
+impl Shown {
+    /// To whom it may concern: a URL often has a token in it.
+    const MASKED: Self = Self { secret: |_| HIDDEN.to_owned(), url: mask::url };
+    /// To whoever may write it.
+    const WHOLE: Self = Self { secret: |_| HIDDEN.to_owned(), url: str::to_owned };
+    const STORED: Self = Self { secret: |secret| secret.expose().to_owned(), url: str::to_owned };
+    const UNSIGNED: Self = Self { secret: |_| String::new(), url: str::to_owned };
+}
 
 #[derive(Debug, Clone)]
 pub struct Rule {
@@ -107,7 +121,7 @@ impl Target {
         }
     }
 
-    fn to_json(&self, show: impl Fn(&Secret) -> String) -> Value {
+    fn to_json(&self, show: Shown) -> Value {
         let sources = |list: &[Template]| list.iter().map(|t| Value::from(t.source())).collect::<Vec<_>>();
         let channel = self.channel();
         match self {
@@ -122,9 +136,9 @@ impl Target {
             Self::Ntfy { topic: Some(topic) } => json!({ "channel": channel, "topic": topic.source() }),
             Self::Ntfy { topic: None } => json!({ "channel": channel }),
             Self::Webhook { url, secret: Some(secret) } => {
-                json!({ "channel": channel, "url": url.source(), "secret": show(secret) })
+                json!({ "channel": channel, "url": (show.url)(url.source()), "secret": (show.secret)(secret) })
             }
-            Self::Webhook { url, secret: None } => json!({ "channel": channel, "url": url.source() }),
+            Self::Webhook { url, secret: None } => json!({ "channel": channel, "url": (show.url)(url.source()) }),
             Self::Queue { entity } => json!({ "channel": channel, "entity": entity }),
             Self::Ticket { caller } => json!({ "channel": channel, "caller": caller.source() }),
         }
@@ -135,15 +149,15 @@ impl Target {
 #[must_use]
 pub fn fixed(targets: &[Target]) -> Uuid {
     let fixed: Vec<Value> =
-        targets.iter().filter(|target| target.is_fixed()).map(|target| target.to_json(|_| String::new())).collect();
+        targets.iter().filter(|target| target.is_fixed()).map(|target| target.to_json(Shown::UNSIGNED)).collect();
     Uuid::new_v5(&Uuid::NAMESPACE_OID, Value::from(fixed).to_string().as_bytes())
 }
 
 impl Rule {
-    /// As the API shows it: without secrets.
+    /// As it is shown: without secrets, and with whole URLs only to who may write it.
     #[must_use]
-    pub fn view(&self) -> Map<String, Value> {
-        let mut view = self.to_json(|_| HIDDEN.to_owned());
+    pub fn view(&self, whole: bool) -> Map<String, Value> {
+        let mut view = self.to_json(if whole { Shown::WHOLE } else { Shown::MASKED });
         view.insert("origin".to_owned(), self.origin.as_str().into());
         view
     }
@@ -151,10 +165,10 @@ impl Rule {
     /// As it is stored: with secrets.
     #[must_use]
     pub fn stored(&self) -> String {
-        Value::Object(self.to_json(|secret| secret.expose().to_owned())).to_string()
+        Value::Object(self.to_json(Shown::STORED)).to_string()
     }
 
-    fn to_json(&self, show: impl Fn(&Secret) -> String + Copy) -> Map<String, Value> {
+    fn to_json(&self, show: Shown) -> Map<String, Value> {
         let mut map = Map::new();
         map.insert("name".to_owned(), self.name.clone().into());
         map.insert("enabled".to_owned(), self.enabled.into());

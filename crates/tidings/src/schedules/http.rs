@@ -173,8 +173,13 @@ pub async fn write(
     fields: &Map<String, Value>,
 ) -> Result<(bool, Schedule), Problem> {
     let now = services.clock.now();
-    read::check_new_name(name).map_err(|error| Problem::invalid(vec![error]))?;
-    let definition = services.schedules.read(fields, now).map_err(Problem::invalid)?;
+    let definition = match (read::check_new_name(name), services.schedules.read(fields, now)) {
+        (Ok(()), Ok(definition)) => definition,
+        (named, read) => {
+            let errors = named.err().into_iter().chain(read.err().into_iter().flatten());
+            return Err(Problem::invalid(errors.collect()));
+        }
+    };
     let by = caller.name();
     for _ in 0..TRIES {
         let before = services.schedules.get(name).await?;

@@ -18,7 +18,7 @@ use super::layout;
 use super::parts::encode;
 use super::session::{self, Session, read_cookie};
 use crate::app::Services;
-use crate::http::{CorrelationId, FailedLogins, Params, Problem, read_body};
+use crate::http::{CorrelationId, FailedLogins, Params, Problem, read_body, see_through};
 use crate::tokens::{Caller, Scope};
 
 /// Scripts, styles and pictures of our own only; nothing inline, nothing from elsewhere, no frames.
@@ -199,7 +199,8 @@ impl Door {
             parts.extensions.insert(visitor.caller().clone());
             parts.extensions.insert(visitor);
         }
-        Ok(next.run(Request::from_parts(parts, body)).await)
+        let page = next.run(Request::from_parts(parts, body));
+        Ok(if is_write { see_through(page).await } else { page.await })
     }
 }
 

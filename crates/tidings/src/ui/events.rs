@@ -165,7 +165,7 @@ fn became(outcome: &Outcome, book: &Book) -> Markup {
             (more(totals.notifications, outcome.notifications.len()))
         }
         (sent("Messages", &outcome.messages))
-        (sent("To the bus", &outcome.queue))
+        (on_the_bus(&outcome.queue))
         (sent("Tickets", &outcome.tickets))
         @if let Some(fanout) = &outcome.fanout {
             h3 { "Fan-out" }
@@ -188,6 +188,23 @@ fn sent(title: &str, list: &[Sent]) -> Markup {
                     @if let Some(attempts) = sent.attempts.as_ref().filter(|attempts| attempts.len() > 1) {
                         span.faint { " " (attempts.len()) " attempts" }
                     }
+                }
+            } }
+        }
+    }
+}
+
+/// What was sent to queues and topics; what became of it there, the trace tells.
+fn on_the_bus(list: &[Sent]) -> Markup {
+    html! {
+        @if !list.is_empty() {
+            h3 { "To the bus" }
+            ul.plain { @for sent in list {
+                li {
+                    @if let Some(entity) = &sent.entity {
+                        a href=(address("/ui/bus/peek", &[("path", entity), ("state", "active")])) { (entity) } " "
+                    }
+                    span.id { (sent.message_id) }
                 }
             } }
         }

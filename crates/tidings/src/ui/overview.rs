@@ -113,7 +113,7 @@ impl Health {
     fn markup(&self) -> Markup {
         let total = &self.series.total;
         let waiting = self.count("created") + self.count("queued") + self.count("processing");
-        let dead = self.count("failed");
+        let failed = self.count("failed");
         let rate = |of: fn(&Counts) -> u64| shown_rate(self.recent.rate(self.now, of));
         let share = total.success().map(|share| format!("{:.2} %", share * 100.0));
         let slow = total.quantile_ms(0.99).map(milliseconds);
@@ -126,8 +126,8 @@ impl Health {
                     if total.failed > 0 { "warn" } else { "" }, "/ui/messages?status=completed"))
                 (figure("End to end, P99", slow.as_deref().unwrap_or("–"), "", "from event to delivery", "", "/ui/messages"))
                 (figure("On their way", &number(waiting), "", &format!("{} being sent", number(self.count("processing"))), "", "/ui/messages?status=processing"))
-                (figure("Dead letters", &number(dead), "", if dead > 0 { "look at why" } else { "none" },
-                    if dead > 0 { "bad" } else { "good" }, "/ui/messages?status=failed"))
+                (figure("Failed", &number(failed), "", if failed > 0 { "look at why" } else { "no message" },
+                    if failed > 0 { "bad" } else { "good" }, "/ui/messages?status=failed"))
                 (figure("On the bus", &number(self.bus.0), "", &format!("{} dead letters", number(self.bus.1)),
                     if self.bus.1 > 0 { "bad" } else { "" }, "/ui/bus"))
                 @let more = if self.incidents >= MOST_INCIDENTS { "+" } else { "" };

@@ -101,7 +101,8 @@ impl Draft {
     }
 
     fn of(rule: &Rule) -> Self {
-        let view = rule.view();
+        // A draft is for who may save it.
+        let view = rule.view(true);
         let pretty = |name: &str| parts::pretty(view.get(name).unwrap_or(&Value::Null));
         Self {
             name: rule.name.clone(),
@@ -272,7 +273,7 @@ async fn show(
 
 /// A rule that this visitor cannot change.
 fn readable(visitor: &Visitor, rule: &Rule) -> Markup {
-    let view = rule.view();
+    let view = rule.view(visitor.operates());
     let channels: Vec<_> = rule.targets.iter().map(Target::channel).collect();
     html! {
         @if rule.origin == Origin::File && visitor.operates() {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tidings_store::faults::{Fault, Faulty, Moment};
 use tidings_store::memory::Memory;
 
+use crate::alerts::audit_event;
 use crate::support::{Answer, Client, TestServer, event, server};
 
 async fn post(client: &Client, path: &str, key: &str, body: &Value) -> Answer {
@@ -112,15 +113,15 @@ async fn a_request_whose_answer_was_lost_acts_once() {
     let (store, clock) = faulty();
     let server = TestServer::over(store.clone(), clock).await;
     let batch = json!([event("a"), event("b")]);
-    for lost in [1, 3] {
-        // First an event's transaction, then that of the key itself.
+    for lost in [1, 2, 4] {
+        // The claim of the key, an event's transaction, the answer.
         store.fail_nth(lost, Fault::ReplyLost);
         let key = format!("k{lost}");
         assert!(post(&server.client(), "/events", &key, &batch).await.status >= 500, "{lost}");
         let answer = post(&server.client(), "/events", &key, &batch).await.expect(202).json();
         assert_eq!(answer["rejected"], 0);
     }
-    assert_eq!(server.client().stored().await.len(), 4);
+    assert_eq!(server.client().stored().await.len(), 6);
 }
 
 // SX-09: a token whose answer was lost is not made twice, and what the second answer says works.
@@ -131,7 +132,7 @@ async fn a_token_whose_answer_was_lost_is_made_once() {
     let tokens = || async { server.client().get("/tokens").await.json()["items"].as_array().unwrap().len() };
     let body = json!({ "scopes": ["read"] });
     let before = tokens().await;
-    for (made, lost) in [1, 2].into_iter().enumerate() {
+    for (made, lost) in [1, 2, 3].into_iter().enumerate() {
         store.fail_nth(lost, Fault::ReplyLost);
         let key = format!("k{lost}");
         assert!(post(&server.client(), "/tokens", &key, &body).await.status >= 500, "{lost}");
@@ -142,7 +143,61 @@ async fn a_token_whose_answer_was_lost_is_made_once() {
     // A key that is forgotten makes a new one, and does not take the place of the old.
     server.clock.advance(std::time::Duration::from_secs(25 * 3600));
     post(&server.client(), "/tokens", "k1", &body).await.expect(201);
-    assert_eq!(tokens().await, before + 3);
+    assert_eq!(tokens().await, before + 4);
+}
+
+// SX-09, SX-02: a key that is used again a day later is a new one, and what it makes is new.
+#[tokio::test]
+async fn a_key_of_yesterday_makes_something_new() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let message = |text: &str| json!({ "message_type": "manual_notification", "payload": { "text": text } });
+    let ticket = json!({ "caller_id": "u1", "issue_description": "d" });
+    let (mut messages, mut tickets) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+    for day in ["day 1", "day 2", "day 3"] {
+        let made = post(&client, "/api/messages", "daily", &message(day)).await.expect(201).json();
+        assert_eq!(made["payload"]["text"], day);
+        messages.insert(made["message_id"].as_str().unwrap().to_owned());
+        let made = post(&client, "/tickets", "daily", &ticket).await.expect(201).json();
+        tickets.insert(made["ticket_id"].as_str().unwrap().to_owned());
+        server.clock.advance(std::time::Duration::from_secs(24 * 3600 + 1));
+    }
+    assert_eq!((messages.len(), tickets.len()), (3, 3));
+}
+
+// SX-09: the largest answers, too.
+#[tokio::test]
+async fn a_large_answer_is_replayed() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let id = |n: usize| format!("{n:0>245}");
+    let batch: Vec<Value> =
+        (0..1000).map(|n| json!({ "eventType": "a", "eventId": id(n), "correlationId": "c".repeat(120) })).collect();
+    let batch = Value::from(batch);
+    let first = post(&client, "/events", "k", &batch).await.expect(202);
+    assert!(first.body.len() > 290 * 1024, "{}", first.body.len());
+    let again = post(&client, "/events", "k", &batch).await.expect(202);
+    assert!(again.body == first.body);
+    post(&client, "/events", "k", &event("b")).await.problem(422);
+}
+
+// SX-09: with all that the first answer said.
+#[tokio::test]
+async fn the_headers_of_an_answer_are_replayed() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    client.put("/bus/q", &json!({ "kind": "queue" })).await.expect(201);
+    client
+        .post_with("/bus/q/messages", &[("content-type", "text/plain"), ("priority", "\"High\"")], "x")
+        .await
+        .expect(201);
+    let ask = || client.post_with("/bus/q/messages/head", &[("idempotency-key", "k")], "");
+    let (first, again) = (ask().await.expect(201), ask().await.expect(201));
+    for name in ["brokerproperties", "location", "priority", "content-type"] {
+        assert!(!first.header(name).is_empty(), "{name}");
+        assert_eq!(again.header(name), first.header(name), "{name}");
+    }
+    assert_eq!(again.body, first.body);
 }
 
 // SX-09: two at once with one key.
@@ -161,4 +216,17 @@ async fn a_key_that_is_still_being_worked_on_is_409() {
     let first = first.await.unwrap().expect(202);
     assert_eq!(post(&server.client(), "/events", "k", &event("a")).await.expect(202).body, first.body);
     assert_eq!(server.client().stored().await.len(), 1);
+}
+
+// SX-09: a token is the same one wherever it stands.
+#[tokio::test]
+async fn a_key_is_known_again_with_the_token_in_another_place() {
+    let server = TestServer::start().await;
+    let path = format!("/ingest/azure-devops?key={}", server.admin_token());
+    let body = audit_event("e1").to_string();
+    let headers = [("content-type", "application/json"), ("idempotency-key", "k")];
+    let first = server.stranger().post_with(&path, &headers, body.clone()).await;
+    let again = server.client().post_with("/ingest/azure-devops", &headers, body).await;
+    assert_eq!((again.status, &again.body), (first.status, &first.body));
+    assert_eq!(again.header("idempotent-replay"), "true");
 }

@@ -76,7 +76,12 @@ pub const ALL: &[Scenario] = &[
         kind: Kind::Http(messages::read),
     },
     Scenario { name: "queue-send", about: "POST /bus/bench-send/messages, 600 bytes", kind: Kind::Http(queue::send) },
-    Scenario { name: "queue", about: "a message sent, received and completed", kind: Kind::Http(queue::whole) },
+    Scenario {
+        name: "queue",
+        about: "a message sent, then received and completed: each call that receives completes the one before",
+        kind: Kind::Http(queue::whole),
+    },
+    Scenario { name: "queue-apart", about: "the same with a call for each", kind: Kind::Http(queue::apart) },
     Scenario { name: "tickets", about: "tickets in turn: open, read, comment, list", kind: Kind::Http(tickets::all) },
     Scenario { name: "tickets-read", about: "GET /tickets/{ticket_id}", kind: Kind::Http(tickets::read) },
     Scenario {

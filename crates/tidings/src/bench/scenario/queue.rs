@@ -16,8 +16,14 @@ pub fn send(options: &Options) -> Box<dyn Load> {
     Box::new(Queue::new(options, "bench-send", &[Turn::Send]))
 }
 
-/// Send, receive, complete, and again. Operations are messages that are completed.
+/// Send, receive, complete, and again: the call that receives the next completes the one before. Operations are messages
+/// that are completed.
 pub fn whole(options: &Options) -> Box<dyn Load> {
+    Box::new(Queue::new(options, QUEUE, &[Turn::Send, Turn::Next]))
+}
+
+/// The same with a call for each.
+pub fn apart(options: &Options) -> Box<dyn Load> {
     Box::new(Queue::new(options, QUEUE, &[Turn::Send, Turn::Receive, Turn::Settle]))
 }
 
@@ -26,6 +32,8 @@ enum Turn {
     Send,
     Receive,
     Settle,
+    /// Settles what was received and receives more.
+    Next,
 }
 
 #[derive(Debug)]
@@ -78,8 +86,8 @@ impl Load for Queue {
             token: self.token.clone(),
             queue: self.queue,
             turns: self.turns,
-            next: 0,
-            batch: u64::from(self.batch),
+            turn: 0,
+            batch: self.batch,
             send: self.send.clone(),
             receive: self.receive.clone(),
             settle: Vec::new(),
@@ -94,80 +102,94 @@ struct Worker {
     token: String,
     queue: &'static str,
     turns: &'static [Turn],
-    next: usize,
-    batch: u64,
+    turn: usize,
+    batch: u32,
     send: Vec<u8>,
     receive: Vec<u8>,
+    /// Settles what was received; with `Turn::Next` it asks for more, too.
     settle: Vec<u8>,
     settling: u64,
 }
 
 impl Worker {
     fn turn(&self) -> Turn {
-        self.turns.get(self.next).copied().unwrap_or(Turn::Send)
+        self.turns.get(self.turn).copied().unwrap_or(Turn::Send)
     }
 
     fn advance(&mut self) {
-        self.next = (self.next + 1) % self.turns.len();
+        self.turn = (self.turn + 1) % self.turns.len();
     }
 
     /// Prepares the settlement of what was received.
-    fn received(&mut self, body: &[u8]) -> Option<u64> {
-        let tokens = tokens(body)?;
+    fn received(&mut self, tokens: &[&str]) {
         self.settling = tokens.len() as u64;
-        self.advance();
-        if tokens.is_empty() {
-            // Somebody else was quicker; there is nothing to settle.
-            self.advance();
-            return Some(0);
-        }
         let list: Vec<String> =
             tokens.iter().map(|token| format!(r#"{{"lockToken":"{token}","action":"complete"}}"#)).collect();
         let list = format!("[{}]", list.join(","));
-        let path = format!("/bus/{}/settle", self.queue);
-        self.settle = client::request("POST", &path, &self.token, Some((JSON, list.as_bytes())));
-        Some(0)
+        let (path, body) = match self.turn() {
+            Turn::Next => ("receive", format!(r#"{{"max":{},"settle":{list}}}"#, self.batch)),
+            _ => ("settle", list),
+        };
+        let path = format!("/bus/{}/{path}", self.queue);
+        self.settle = client::request("POST", &path, &self.token, Some((JSON, body.as_bytes())));
+    }
+
+    /// How many were settled, if all that should be were.
+    fn settled(&mut self, results: &[u8]) -> Option<u64> {
+        let settled = results.windows(13).filter(|part| part == br#""status":"ok""#).count() as u64;
+        (std::mem::take(&mut self.settling) == settled).then_some(settled)
     }
 }
 
-/// The lock tokens in an answer; it is searched, not parsed, for the client shares the machine with the server.
-fn tokens(body: &[u8]) -> Option<Vec<String>> {
-    const FIELD: &str = r#""lockToken":""#;
+/// The messages and the settlements in an answer.
+fn parts(body: &[u8]) -> Option<(&str, &str)> {
     let text = std::str::from_utf8(body).ok()?;
-    text.match_indices(FIELD)
-        .map(|(at, _)| text.get(at + FIELD.len()..at + FIELD.len() + 36).map(ToOwned::to_owned))
-        .collect()
+    Some(text.rsplit_once(r#""settled":["#).unwrap_or((text, "")))
+}
+
+/// The lock tokens of messages; they are searched, not parsed, for the client shares the machine with the server.
+fn tokens(messages: &str) -> Option<Vec<&str>> {
+    const FIELD: &str = r#""lockToken":""#;
+    messages.match_indices(FIELD).map(|(at, _)| messages.get(at + FIELD.len()..at + FIELD.len() + 36)).collect()
 }
 
 impl Caller for Worker {
     fn request(&mut self) -> &[u8] {
         match self.turn() {
             Turn::Send => &self.send,
+            Turn::Next if self.settling == 0 => &self.receive,
             Turn::Receive => &self.receive,
-            Turn::Settle => &self.settle,
+            Turn::Settle | Turn::Next => &self.settle,
         }
     }
 
     fn check(&mut self, response: Response<'_>) -> Option<u64> {
-        match self.turn() {
-            Turn::Send => {
-                let sent = (response.status == 201).then_some(self.batch)?;
-                self.advance();
-                Some(if self.turns.len() == 1 { sent } else { 0 })
-            }
-            Turn::Receive => {
-                if response.status != 200 {
-                    return None;
-                }
-                self.received(response.body)
-            }
-            Turn::Settle => {
-                let settled = std::mem::take(&mut self.settling);
-                self.advance();
-                let done = response.body.windows(13).filter(|part| part == br#""status":"ok""#).count() as u64;
-                (response.status == 200 && done == settled).then_some(done)
-            }
+        let turn = self.turn();
+        if response.status != if turn == Turn::Send { 201 } else { 200 } {
+            return None;
         }
+        let done = match turn {
+            Turn::Send if self.turns.len() == 1 => u64::from(self.batch),
+            Turn::Send => 0,
+            Turn::Receive => {
+                let tokens = tokens(parts(response.body)?.0)?;
+                self.received(&tokens);
+                if tokens.is_empty() {
+                    // Somebody else was quicker; there is nothing to settle.
+                    self.advance();
+                }
+                0
+            }
+            Turn::Settle => self.settled(response.body)?,
+            Turn::Next => {
+                let (messages, results) = parts(response.body)?;
+                let done = self.settled(results.as_bytes())?;
+                self.received(&tokens(messages)?);
+                done
+            }
+        };
+        self.advance();
+        Some(done)
     }
 }
 
@@ -176,10 +198,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_found_in_an_answer() {
+    fn tokens_and_settlements_are_found_in_an_answer() {
         let token = "01890a5d-ac96-774b-bcce-b302099a8057";
-        let body = format!(r#"{{"messages":[{{"lockToken":"{token}","body":"x"}},{{"lockToken":"{token}"}}]}}"#);
-        assert_eq!(tokens(body.as_bytes()).unwrap(), [token, token]);
-        assert!(tokens(b"{}").unwrap().is_empty());
+        let settled = format!(r#""settled":[{{"lockToken":"{token}","status":"ok"}}]"#);
+        let body =
+            format!(r#"{{"messages":[{{"lockToken":"{token}","body":"x"}},{{"lockToken":"{token}"}}],{settled}}}"#);
+        let (messages, results) = parts(body.as_bytes()).unwrap();
+        assert_eq!(tokens(messages).unwrap(), [token, token]);
+        assert!(results.contains("ok"));
+        assert!(tokens("{}").unwrap().is_empty());
     }
 }

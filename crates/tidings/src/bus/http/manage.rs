@@ -19,6 +19,7 @@ use crate::bus::figures::Figures;
 use crate::bus::line::Line;
 use crate::bus::path::{NAME_CHARS, Path, SUBSCRIPTION_CHARS, check_name};
 use crate::http::{CorrelationId, Json, JsonText, Problem, Route};
+use crate::mask;
 use crate::tokens::{Caller, Scope};
 
 /// A writer that meets another one tries so often.
@@ -183,8 +184,8 @@ impl From<Figures> for CountsView {
 }
 
 impl EntityView {
-    fn new(name: &str, record: &Record, line: Option<&std::sync::Arc<Line>>) -> Self {
-        let mut definition = match serde_json::to_value(record.shown()) {
+    fn new(name: &str, record: &Record, line: Option<&std::sync::Arc<Line>>, caller: &Caller) -> Self {
+        let mut definition = match serde_json::to_value(record.shown(caller.may(&[Scope::Operate]))) {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
@@ -217,47 +218,52 @@ impl EntityView {
         }
     }
 
-    fn of_subscription(subscription: &Subscription) -> Self {
-        Self::new(&subscription.name, &subscription.record, Some(&subscription.pair.main))
+    fn of_subscription(subscription: &Subscription, caller: &Caller) -> Self {
+        Self::new(&subscription.name, &subscription.record, Some(&subscription.pair.main), caller)
     }
 
-    fn of(entity: &Entity) -> Self {
+    fn of(entity: &Entity, caller: &Caller) -> Self {
         let name = &entity.record.path;
         match &entity.body {
-            Body::Queue(pair) => Self::new(name, &entity.record, Some(&pair.main)),
+            Body::Queue(pair) => Self::new(name, &entity.record, Some(&pair.main), caller),
             Body::Topic(subscriptions) => {
-                let subscriptions = subscriptions.values().map(|subscription| Self::of_subscription(subscription));
-                Self { subscriptions: Some(subscriptions.collect()), ..Self::new(name, &entity.record, None) }
+                let subscriptions = subscriptions.values().map(|found| Self::of_subscription(found, caller));
+                Self { subscriptions: Some(subscriptions.collect()), ..Self::new(name, &entity.record, None, caller) }
             }
         }
     }
 
-    fn find(services: &Services, path: &Path) -> Result<Self, Problem> {
+    fn find(services: &Services, path: &Path, caller: &Caller) -> Result<Self, Problem> {
+        let bus = &services.bus;
         let found = match &path.subscription {
-            Some(name) => services.bus.subscription(&path.entity, name).map(|found| Self::of_subscription(&found)),
-            None => services.bus.entity(&path.entity).map(|found| Self::of(&found)),
+            Some(name) => bus.subscription(&path.entity, name).map(|found| Self::of_subscription(&found, caller)),
+            None => bus.entity(&path.entity).map(|found| Self::of(&found, caller)),
         };
         found.map_err(|_| Problem::not_found(format!("there is no entity {path} on the bus")))
     }
 }
 
-async fn list(State(services): State<Services>) -> Result<impl IntoResponse, Problem> {
+async fn list(State(services): State<Services>, caller: Caller) -> Result<impl IntoResponse, Problem> {
     services.bus.refresh().await?;
-    let items = services.bus.entities().iter().map(|entity| EntityView::of(entity)).collect();
+    let items = services.bus.entities().iter().map(|entity| EntityView::of(entity, &caller)).collect();
     Ok(Json(StatusCode::OK, EntityList { items, cursor: None }))
 }
 
-async fn get(State(services): State<Services>, place: Place) -> Result<impl IntoResponse, Problem> {
-    Ok(Json(StatusCode::OK, EntityView::find(&services, &place.path)?))
+async fn get(State(services): State<Services>, caller: Caller, place: Place) -> Result<impl IntoResponse, Problem> {
+    Ok(Json(StatusCode::OK, EntityView::find(&services, &place.path, &caller)?))
 }
 
-async fn subscriptions(State(services): State<Services>, place: Place) -> Result<impl IntoResponse, Problem> {
+async fn subscriptions(
+    State(services): State<Services>,
+    caller: Caller,
+    place: Place,
+) -> Result<impl IntoResponse, Problem> {
     let entity = services.bus.entity(&place.path.entity);
     let entity = entity.map_err(|_| Problem::not_found(format!("there is no topic {}", place.path)))?;
     let Body::Topic(subscriptions) = &entity.body else {
         return Err(Problem::not_found(format!("{} is a queue, which has no subscriptions", place.path)));
     };
-    let items = subscriptions.values().map(|found| EntityView::of_subscription(found)).collect();
+    let items = subscriptions.values().map(|found| EntityView::of_subscription(found, &caller)).collect();
     Ok(Json(StatusCode::OK, SubscriptionList { items, cursor: None }))
 }
 
@@ -301,7 +307,7 @@ async fn put(
             Ok(_) => {
                 let status = if planned.created { StatusCode::CREATED } else { StatusCode::OK };
                 services.bus.carried_out(planned).await?;
-                return Ok(Json(status, EntityView::find(&services, path)?));
+                return Ok(Json(status, EntityView::find(&services, path, &caller)?));
             }
             // Another node may have changed it.
             Err(Error::Conflict { .. }) => services.bus.sync_entities().await?,
@@ -331,10 +337,13 @@ fn kind(path: &Path, fields: &Map<String, Value>, before: Option<&Record>, wrong
 /// The body as the audit log may have it.
 fn hidden(fields: &Map<String, Value>) -> Value {
     let mut fields = fields.clone();
-    if let Some(Value::Object(push)) = fields.get_mut("push")
-        && push.contains_key("secret")
-    {
-        push.insert("secret".to_owned(), crate::bus::definition::HIDDEN.into());
+    if let Some(Value::Object(push)) = fields.get_mut("push") {
+        if push.contains_key("secret") {
+            push.insert("secret".to_owned(), mask::HIDDEN.into());
+        }
+        if let Some(url) = push.get("url").and_then(Value::as_str).map(mask::url) {
+            push.insert("url".to_owned(), url.into());
+        }
     }
     Value::Object(fields)
 }

@@ -6,6 +6,7 @@ mod manage;
 mod receive;
 pub mod resubmit;
 mod send;
+mod settle;
 pub mod view;
 
 pub use receive::WAIT_SECONDS;
@@ -25,6 +26,7 @@ pub fn routes() -> Vec<Route> {
     let mut routes = manage::routes();
     routes.extend(send::routes());
     routes.extend(receive::routes());
+    routes.extend(settle::routes());
     routes.extend(desk::routes());
     routes.extend(resubmit::routes());
     routes

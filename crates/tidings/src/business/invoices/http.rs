@@ -15,7 +15,7 @@ use super::sniff::FileType;
 use crate::app::Services;
 use crate::business::event::check_guid;
 use crate::business::origin::{Origin, path_id};
-use crate::http::{CorrelationId, IDEMPOTENCY_KEY, Json, Problem, RequestIds, Route, media_type};
+use crate::http::{CorrelationId, IDEMPOTENCY_KEY, Json, Problem, RequestIds, Route, bearer_of, media_type};
 use crate::tokens::{Caller, Scope};
 
 const ID: &str = "invoiceId";
@@ -114,10 +114,12 @@ async fn answer(
         return made(services, product, file, origin, &ids).await;
     }
     let body = Bytes::from(format!("{}\n{product}", file.0.hash));
-    let key = services.idempotency.key(caller, PATH, PATH, headers, &body)?;
-    let ids = RequestIds::Seeded(key.seed());
-    let making =
-        async { made(services, product, file, origin, &ids).await.unwrap_or_else(IntoResponse::into_response) };
+    let bearer = bearer_of(headers).unwrap_or_default();
+    let key = services.idempotency.key((caller, &bearer), (PATH, PATH), headers, &body)?;
+    let making = async |seed| {
+        let ids = RequestIds::Seeded(seed);
+        made(services, product, file, origin, &ids).await.unwrap_or_else(IntoResponse::into_response)
+    };
     Box::pin(services.idempotency.once(key, making)).await
 }
 

@@ -12,7 +12,8 @@ use self::signature::Key;
 use super::answer::{self, Meaning};
 use super::{Notice, Outcome};
 use crate::config::Secret;
-use crate::outbound::{Outbound, Request, origin, trace};
+use crate::mask;
+use crate::outbound::{Outbound, Request, trace};
 
 /// Where to, and what signs it: several secrets while one replaces another; none: unsigned.
 #[derive(Clone, PartialEq, Eq)]
@@ -24,8 +25,7 @@ pub struct Target {
 /// The path of many a webhook's URL is its password.
 impl std::fmt::Debug for Target {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let shown = reqwest::Url::parse(&self.url).map_or_else(|_| "***".to_owned(), |url| origin(&url));
-        formatter.debug_struct("Target").field("url", &shown).field("secrets", &self.secrets).finish()
+        formatter.debug_struct("Target").field("url", &mask::url(&self.url)).field("secrets", &self.secrets).finish()
     }
 }
 

@@ -6,12 +6,17 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use ring::hmac;
+use serde_json::Value;
 use tidings_core::time::Timestamp;
+
+use crate::config::Secret;
+use crate::mask::HIDDEN;
 
 pub(crate) const BAD_SECRET: &str = "the webhook's secret must be `whsec_` and the base64 of 24 to 64 bytes";
 /// The same of a field that somebody has just written.
 pub(crate) const SECRET_FORM: &str = "must be `whsec_` and the base64 of 24 to 64 bytes, as \
                                       `echo whsec_$(openssl rand -base64 32)` makes one";
+const NONE_TO_KEEP: &str = "is hidden, and there is none for this URL to keep";
 /// How far the sender's clock may be from ours.
 const TOLERANCE_SECONDS: i64 = 300;
 const MAX_SIGNATURES: usize = 32;
@@ -20,6 +25,20 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
+
+/// A secret as a field gives it; what is hidden there is the one that was `kept` for the URL. One that cannot sign is
+/// refused: it would let every call fail, and nobody know why.
+pub(crate) fn given(
+    value: Option<&Value>,
+    kept: impl FnOnce() -> Option<Secret>,
+) -> Result<Option<Secret>, &'static str> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text == HIDDEN => kept().map(Some).ok_or(NONE_TO_KEEP),
+        Some(Value::String(text)) if Key::parse(text).is_ok() => Ok(Some(Secret::new(text))),
+        Some(_) => Err(SECRET_FORM),
+    }
+}
 
 /// A decoded secret.
 #[derive(Clone)]

@@ -40,6 +40,8 @@ fn the_optional_settings_of_the_example_are_valid_too() {
     let text = uncommented().replace("\nssm_parameter", "\n#").replace("{ file = \"devops.token\" }", "\"t\"");
     let env = variables(&[
         ("NTFY_TOKEN", "t"),
+        ("SECRETS_KEY", "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="),
+        ("OLD_SECRETS_KEY", "QkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkI="),
         ("WEBHOOK_SECRET", "whsec_aHVzaC1odXNoLWh1c2gtaHVzaC1odXNoLWh1c2g="),
         ("SES_SECRET", "s"),
     ]);

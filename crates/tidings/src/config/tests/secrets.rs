@@ -115,3 +115,17 @@ fn no_report_and_no_rendering_shows_a_secret() {
         assert!(!serde_json::to_string(&problems).unwrap().contains("42"));
     }
 }
+
+#[test]
+fn a_key_for_secrets_has_32_bytes() {
+    for bytes in [31, 32, 33] {
+        let key = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, vec![7; bytes]);
+        let parsed = Config::parse(&format!("\nsecrets_key = {key:?}"), variables(&[]));
+        assert_eq!(parsed.is_ok(), bytes == 32, "{bytes}");
+    }
+    let form = "must be 32 bytes in base64, as `openssl rand -base64 32` makes them";
+    check(
+        "secrets_key = \"no key at all\"\nprevious_secrets_key = \"\"\n",
+        &[&format!("tidings.toml:1: `secrets_key` {form}"), "tidings.toml:2: `previous_secrets_key` is empty"],
+    );
+}

@@ -78,6 +78,9 @@ impl Edit {
             match read_target(&message.channel, target) {
                 Ok((target, secret)) => {
                     message.target = target;
+                    if secret.is_some() {
+                        message.lost_secret = None;
+                    }
                     message.secret = secret.or_else(|| message.secret.take());
                 }
                 Err(more) => errors.extend(more),

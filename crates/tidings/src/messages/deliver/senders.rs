@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::ingest::Ingest;
 use crate::messages::record::{Message, Recipient};
 use crate::outbound::{self, Outbound};
+use crate::secrets::vault::HOW_TO_READ;
 use crate::tickets::Tickets;
 
 /// The longest attempt: an e-mail to many recipients.
@@ -117,6 +118,10 @@ impl Senders {
             "ntfy" => {
                 let topic = message.target.get("topic").and_then(Value::as_str).unwrap_or_default();
                 self.push(&notice, topic, now).await.into()
+            }
+            // Without its signature nobody would believe it.
+            "webhook" if message.lost_secret.is_some() => {
+                Outcome::reject(format!("the webhook's secret {HOW_TO_READ}")).into()
             }
             "webhook" => {
                 let url = message.target.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();

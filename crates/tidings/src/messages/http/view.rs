@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tidings_core::message::{Attempt, CANCELLED, Status};
 use tidings_core::time::{Timestamp, iso_millis};
 
+use crate::mask;
 use crate::messages::record::{Message, Recipient};
-use crate::outbound::origin;
 
 /// A message.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -127,11 +127,7 @@ fn state_of(message: &Message) -> &'static str {
 /// The path of many a webhook's URL is its password: only where it leads is shown.
 pub(super) fn shown(mut target: Map<String, Value>) -> Map<String, Value> {
     if let Some(url) = target.get_mut("url") {
-        let parsed = url.as_str().and_then(|url| reqwest::Url::parse(url).ok());
-        *url = parsed.map_or(Value::Null, |url| match url.path() {
-            "/" if url.query().is_none() => json!(format!("{}/", origin(&url))),
-            _ => json!(format!("{}/…", origin(&url))),
-        });
+        *url = mask::url(url.as_str().unwrap_or_default()).into();
     }
     target
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{bodies, counts, receive, with_queue};
+use super::{bodies, counts, receive, receive_one, send, with_queue};
+use crate::support::Client;
 
 const BATCH: &str = "application/vnd.microsoft.servicebus.json";
 
@@ -109,8 +110,77 @@ async fn batches_are_bounded() {
     let one = json!({ "lockToken": "01890a5d-ac96-774b-bcce-b302099a8057", "action": "complete" });
     for (count, good) in [(0, false), (1, true), (256, true), (257, false)] {
         let list: Vec<Value> = (0..count).map(|_| one.clone()).collect();
+        assert_eq!(client.post("/bus/q/receive", &json!({ "settle": list })).await.status == 200, good, "{count}");
         assert_eq!(client.post("/bus/q/settle", &list.into()).await.status == 200, good, "{count}");
     }
     let fields = client.post("/bus/q/settle", &json!([{ "action": "eat", "delaySeconds": -1 }, 5])).await.bad_fields();
     assert_eq!(fields, ["[0].lockToken", "[0].delaySeconds", "[0].action", "[1]"]);
+}
+
+/// Messages and the states of what was settled, of a call that does both.
+async fn next(client: &Client, path: &str, ask: Value) -> (Vec<Value>, Vec<String>) {
+    let answer = client.post(&format!("/bus/{path}/receive"), &ask).await.expect(200).json();
+    let settled = answer["settled"].as_array().unwrap().iter();
+    let settled = settled.map(|result| result["status"].as_str().unwrap().to_owned()).collect();
+    (answer["messages"].as_array().unwrap().clone(), settled)
+}
+
+#[tokio::test]
+async fn a_call_settles_what_was_received_and_receives_more() {
+    let server = with_queue("q", &json!({})).await;
+    let client = server.client();
+    for body in ["a", "b"] {
+        send(&client, "q", body).await;
+    }
+    let settle = |message: &Value, action: &str| json!([{ "lockToken": message["lockToken"], "action": action }]);
+    let first = receive_one(&client, "q").await;
+    let (got, settled) = next(&client, "q", json!({ "settle": settle(&first, "complete") })).await;
+    assert_eq!((bodies(&got), settled), (vec!["b"], vec!["ok".to_owned()]));
+    // What is put back comes again, in the same call.
+    let (again, settled) = next(&client, "q", json!({ "settle": settle(&got[0], "abandon") })).await;
+    assert_eq!((bodies(&again), settled), (vec!["b"], vec!["ok".to_owned()]));
+    // It is settled although nothing comes.
+    let ask = json!({ "waitSeconds": 0, "max": 5, "settle": settle(&again[0], "complete") });
+    assert_eq!(next(&client, "q", ask.clone()).await, (Vec::new(), vec!["ok".to_owned()]));
+    assert_eq!(next(&client, "q", ask).await, (Vec::new(), vec!["lost".to_owned()]));
+    let counts = counts(&client, "q").await;
+    assert_eq!((&counts["active"], &counts["locked"], &counts["outgoing"]), (&json!(0), &json!(0), &json!(2)));
+    let plain = client.post("/bus/q/receive", &json!({})).await.expect(200).json();
+    assert_eq!(plain, json!({ "messages": [] }), "nobody settled anything");
+}
+
+// The one that is settled is what keeps the next one back.
+#[tokio::test]
+async fn in_an_ordered_queue_the_next_one_comes_in_the_same_call() {
+    let server = with_queue("q", &json!({ "ordered": true })).await;
+    let client = server.client();
+    for body in ["1", "2", "3"] {
+        send(&client, "q", body).await;
+    }
+    let mut message = receive_one(&client, "q").await;
+    for body in ["2", "3"] {
+        let settle = json!([{ "lockToken": message["lockToken"], "action": "complete" }]);
+        let (got, _) = next(&client, "q", json!({ "max": 9, "settle": settle })).await;
+        assert_eq!(bodies(&got), [body]);
+        message = got[0].clone();
+    }
+}
+
+#[tokio::test]
+async fn mistakes_in_what_is_to_be_settled_change_nothing() {
+    let server = with_queue("q", &json!({})).await;
+    let client = server.client();
+    send(&client, "q", "a").await;
+    send(&client, "q", "b").await;
+    let first = receive_one(&client, "q").await;
+    let good = json!({ "lockToken": first["lockToken"], "action": "complete" });
+    let bad = json!({ "max": 0, "settle": [good, { "lockToken": 7, "action": "eat" }, null] });
+    let fields = client.post("/bus/q/receive", &bad).await.bad_fields();
+    assert_eq!(fields, ["max", "settle[1].lockToken", "settle[1].action", "settle[2]"]);
+    for bad in [json!({}), json!("x"), json!(1)] {
+        assert_eq!(client.post("/bus/q/receive", &json!({ "settle": bad })).await.bad_fields(), ["settle"]);
+    }
+    let counts = counts(&client, "q").await;
+    assert_eq!((&counts["active"], &counts["locked"]), (&json!(1), &json!(1)));
+    client.post("/bus/nowhere/receive", &json!({ "settle": [good] })).await.problem(410);
 }

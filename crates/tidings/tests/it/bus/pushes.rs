@@ -42,8 +42,8 @@ async fn after_a_change_only_the_new_endpoint_gets_messages() {
     client.put(PATH, &json!({ "push": { "url": "https://new.example.com/b" } })).await.expect(200);
     send(&client, "t", "m1").await;
     let all = handed_over(&client, 2).await;
-    assert!(all.contains(&(json!("m0"), json!("https://old.example.com/…"))), "{all:?}");
-    assert!(all.contains(&(json!("m1"), json!("https://new.example.com/…"))), "{all:?}");
+    assert!(all.contains(&(json!("m0"), json!("https://old.example.com/***"))), "{all:?}");
+    assert!(all.contains(&(json!("m1"), json!("https://new.example.com/***"))), "{all:?}");
     // Without an endpoint it waits for whoever fetches it.
     client.put(PATH, &json!({})).await.expect(200);
     send(&client, "t", "m2").await;

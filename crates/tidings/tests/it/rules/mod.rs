@@ -65,7 +65,7 @@ impl Rig {
 
     async fn messages(&self, rule: &str) -> Vec<Message> {
         let query = Query::new("created").index("status-created_date-index").limit(1000);
-        let page = self.store.query(&messages::table("dev"), &query).await.unwrap();
+        let page = self.server.services.store.query(&messages::table("dev"), &query).await.unwrap();
         let all = page.items.iter().map(|item| Message::from_item(item).unwrap());
         all.filter(|message| message.rule.as_deref() == Some(rule)).collect()
     }

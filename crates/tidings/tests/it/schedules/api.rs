@@ -76,6 +76,7 @@ async fn mistakes_are_named() {
     let never = json!({ "cron": "0 0 30 2 *", "message_type": "reminder", "payload": { "text": "x" } });
     assert_eq!(put(&client, "x", &never).await.bad_fields(), ["cron"]);
     assert_eq!(put(&client, "a%23b", &hello()).await.bad_fields(), ["name"]);
+    assert_eq!(put(&client, "a%23b", &never).await.bad_fields(), ["name", "cron"]);
 }
 
 #[tokio::test]

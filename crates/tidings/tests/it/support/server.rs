@@ -72,6 +72,25 @@ impl TestServer {
         Self::run(app, data, clock)
     }
 
+    /// The same with a changed configuration, after another server over the same store.
+    pub async fn over_again(store: Arc<dyn Store>, first: &Self, change: impl FnOnce(&mut Config)) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut config = config(data.path());
+        change(&mut config);
+        std::fs::write(data.path().join("admin.token"), first.admin_token()).unwrap();
+        let app = App::open_with(config, surroundings(&first.clock), store).await.unwrap();
+        Self::run(app, data, Arc::clone(&first.clock))
+    }
+
+    /// A server on a directory that was filled from a backup of `first`.
+    pub async fn restored(data: TempDir, first: &Self) -> Self {
+        let mut config = Config { data_dir: data.path().to_owned(), ..first.services.config.clone() };
+        config.set_listen(SocketAddr::from(([127, 0, 0, 1], 0)));
+        std::fs::write(data.path().join("admin.token"), first.admin_token()).unwrap();
+        let app = App::open(config, surroundings(&first.clock)).await.unwrap();
+        Self::run(app, data, Arc::clone(&first.clock))
+    }
+
     /// One of several servers over one store. All but the first know the administrator's token from the first.
     pub async fn among(store: Arc<dyn Store>, clock: Arc<ManualClock>, first: Option<&Self>) -> Self {
         Self::among_with(store, clock, first, |_| {}).await

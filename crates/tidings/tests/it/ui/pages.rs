@@ -375,3 +375,21 @@ async fn messages_are_searched_by_their_correlation_id() {
     assert!(!none.contains(&made[1]), "{none}");
     assert!(list.contains("value=\"c-2\""), "{list}");
 }
+
+// What went to the bus is no message of a channel, and has no page among those.
+#[tokio::test]
+async fn what_went_to_the_bus_is_linked_to_its_queue() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    client.put("/bus/jobs", &json!({ "kind": "queue" })).await.expect(201);
+    let rule = json!({ "pattern": { "eventType": ["a"] }, "targets": [{ "channel": "queue", "entity": "jobs" }] });
+    client.put("/rules/r", &rule).await.expect(201);
+    client.send(&json!({ "eventId": "e1", "eventType": "a" })).await;
+    let visitor = Visitor::admin(&server).await;
+    let page = visitor.get("/ui/events/e1").await.expect(200).text();
+    let (_, section) = page.split_once("To the bus").unwrap();
+    let (_, link) = section.split_once("href=\"").unwrap();
+    let (address, _) = link.split_once('"').unwrap();
+    assert!(address.starts_with("/ui/bus/peek?path=jobs"), "{address}");
+    visitor.get(&address.replace("&amp;", "&")).await.expect(200);
+}
