@@ -57,26 +57,39 @@ impl Embedded {
     }
 }
 
-/// Fills an empty directory from a backup; a backup that is damaged or cut leaves the directory empty.
+/// Fills an empty directory from a backup, or one that holds nothing but a restore that was broken off. A backup that is
+/// damaged or cut leaves the directory empty; a crash leaves it marked, so that half a store is not taken for a whole one,
+/// nor none for a new one.
 pub fn restore(input: &mut dyn Read, dir: &Path) -> Result<BackupSummary, Error> {
-    let failed = |e| Error::failed(format!("cannot restore into {}", dir.display()), e);
-    if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(Error::Open(format!("{} is not empty; restore into an empty directory", dir.display())));
-    }
-    std::fs::create_dir_all(dir).map_err(failed)?;
-    let restored = restore_into(input, dir);
+    // Looked at before the lock, so that nothing is left in a directory that is somebody's; and after, because then
+    // nobody else can fill it.
+    require_free(dir)?;
+    let made = !dir.exists();
+    layout::make_dir(dir)?;
+    let _lock = layout::lock(dir)?;
+    require_free(dir)?;
+    layout::begin_restore(dir)?;
+    let restored = layout::clear_restored(dir).and_then(|()| restore_into(input, dir));
     if restored.is_err() {
-        // Nothing was here before, and half a store must not be taken for a whole one.
-        let _ = std::fs::remove_dir_all(dir);
+        // What cannot be removed stays marked.
+        let _ = layout::leave_empty(dir, made);
     }
     restored
 }
 
+fn require_free(dir: &Path) -> Result<(), Error> {
+    match layout::is_free(dir) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::Open(format!("{} is not empty; restore into an empty directory", dir.display()))),
+        Err(e) => Err(Error::failed(format!("cannot restore into {}", dir.display()), e)),
+    }
+}
+
 fn restore_into(input: &mut dyn Read, dir: &Path) -> Result<BackupSummary, Error> {
-    let _lock = layout::lock(dir)?;
     layout::check_format(dir)?;
     let summary = layout::build(dir, |unfinished| fill(input, unfinished))?;
     layout::HighWater::of(dir).write(summary.sequence)?;
+    layout::end_restore(dir)?;
     Ok(summary)
 }
 
@@ -95,6 +108,7 @@ fn fill(input: &mut dyn Read, unfinished: &Path) -> Result<BackupSummary, Error>
     if digest.to_be_bytes() != expected {
         return Err(Error::Corrupt("the backup is damaged: its checksum does not fit".to_owned()));
     }
+    require_end(input.inner)?;
     db.persist(PersistMode::SyncAll).map_err(|e| Error::failed("cannot finish the restore", e))?;
     let sequence = read_sequence(&spaces.items)?;
     Ok(BackupSummary { entries, bytes: input.bytes, sequence })
@@ -149,6 +163,17 @@ fn read_bytes(input: &mut impl Read) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     input.read_exact(&mut bytes).map_err(cut)?;
     Ok(bytes)
+}
+
+/// What follows the end is not covered by the checksum: the file is not what was written.
+fn require_end(input: &mut dyn Read) -> Result<(), Error> {
+    match input.read_exact(&mut [0]) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+        Err(e) => Err(Error::failed("cannot read the backup", e)),
+        Ok(()) => {
+            Err(Error::Corrupt("the file goes on after the backup's end; it is not as it was written".to_owned()))
+        }
+    }
 }
 
 fn cut(e: io::Error) -> Error {

@@ -19,6 +19,11 @@ const UNFINISHED: &str = "store.new";
 const FORMAT_FILE: &str = "FORMAT";
 const LOCK_FILE: &str = "LOCK";
 const HIGH_WATER_FILE: &str = "HIGH-WATER";
+/// There from the beginning of a restore to its end, whatever ends the process.
+const RESTORING_FILE: &str = "RESTORING";
+/// All that a restore makes, but for its mark.
+const RESTORED: [&str; 7] =
+    [DATABASE, UNFINISHED, FORMAT_FILE, "FORMAT.new", HIGH_WATER_FILE, "HIGH-WATER.new", LOCK_FILE];
 
 /// Holds the directory for one process; released by dropping it, or by the process's end.
 #[derive(Debug)]
@@ -105,6 +110,76 @@ pub fn lock(dir: &Path) -> Result<Lock, Error> {
     // Only for the sentence above; failing to write it does not matter.
     let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
     Ok(Lock { _file: file })
+}
+
+/// Refuses a directory that a restore did not finish: what is there is not whole, and nothing at all looks like new.
+pub fn check_restored(dir: &Path) -> Result<(), Error> {
+    if !dir.join(RESTORING_FILE).exists() {
+        return Ok(());
+    }
+    Err(Error::Open(format!(
+        "a restore into {0} was broken off, and what is there is not whole; run it again: tidings restore FILE --data {0}",
+        dir.display()
+    )))
+}
+
+/// Whether a restore may fill the directory: there is nothing in it, or nothing but what an unfinished restore left.
+pub fn is_free(dir: &Path) -> std::io::Result<bool> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(true),
+        Err(e) => return Err(e),
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>()?;
+    let unfinished = names.iter().any(|name| name == RESTORING_FILE);
+    Ok(names.iter().all(|name| {
+        // A lock alone is what is left of a restore that had not begun.
+        name == LOCK_FILE || unfinished && (name == RESTORING_FILE || RESTORED.iter().any(|known| name == known))
+    }))
+}
+
+/// Marks the directory as one that is being restored into, before anything else is in it.
+pub fn begin_restore(dir: &Path) -> Result<(), Error> {
+    let path = dir.join(RESTORING_FILE);
+    let mark = || {
+        File::create(&path)?.sync_all()?;
+        sync_dir(dir)
+    };
+    mark().map_err(|e| cannot("write", &path, e))
+}
+
+/// Takes the mark away: all of it is there, and safe. Or none of it.
+pub fn end_restore(dir: &Path) -> Result<(), Error> {
+    let path = dir.join(RESTORING_FILE);
+    let unmark = || {
+        sync_dir(dir)?;
+        fs::remove_file(&path)?;
+        sync_dir(dir)
+    };
+    unmark().map_err(|e| cannot("remove", &path, e))
+}
+
+/// Removes what a restore has made so far, but for its mark and the lock.
+pub fn clear_restored(dir: &Path) -> Result<(), Error> {
+    for name in RESTORED.iter().filter(|name| **name != LOCK_FILE) {
+        let path = dir.join(name);
+        let removed = match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_dir() => fs::remove_dir_all(&path),
+            Ok(_) => fs::remove_file(&path),
+            Err(_) => Ok(()),
+        };
+        removed.map_err(|e| cannot("remove", &path, e))?;
+    }
+    Ok(())
+}
+
+/// Leaves the directory as empty as a restore found it; one that it made goes, too.
+pub fn leave_empty(dir: &Path, made: bool) -> Result<(), Error> {
+    clear_restored(dir)?;
+    end_restore(dir)?;
+    let path = dir.join(LOCK_FILE);
+    fs::remove_file(&path).map_err(|e| cannot("remove", &path, e))?;
+    if made { fs::remove_dir(dir).map_err(|e| cannot("remove", dir, e)) } else { Ok(()) }
 }
 
 /// Checks the directory's format, or marks a new directory with ours.

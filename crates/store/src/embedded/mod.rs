@@ -139,6 +139,20 @@ struct Tables {
 }
 
 impl Embedded {
+    /// Tables that hold something and were not opened: another configuration's.
+    pub fn unopened(&self) -> Result<Vec<String>, Error> {
+        let record = read_ids(&self.spaces.items)?;
+        let mut names = Vec::new();
+        for (name, id) in record.iter().filter(|(name, _)| !name.contains('/')) {
+            let apart = record.contains_key(&format!("{name}/"));
+            let first = self.spaces.items(apart).prefix(id.to_be_bytes()).next();
+            if !self.shared.tables.by_name.contains_key(name) && first.is_some() {
+                names.push(name.clone());
+            }
+        }
+        Ok(names)
+    }
+
     /// Opens or makes the store in a directory, for `tables`.
     pub fn open(
         options: &Options,
@@ -149,6 +163,7 @@ impl Embedded {
         let dir = &options.dir;
         layout::make_dir(dir)?;
         let lock = layout::lock(dir)?;
+        layout::check_restored(dir)?;
         layout::check_format(dir)?;
         let high_water = layout::HighWater::of(dir);
         let database = dir.join(layout::DATABASE);

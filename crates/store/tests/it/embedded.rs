@@ -438,3 +438,75 @@ async fn in_large_groups_each_is_won_once() {
         assert!(store.get(&table, &Key::new(key.as_str())).await.unwrap().is_some(), "{key}");
     }
 }
+
+/// Gives the first part of a backup, and then the process is gone, as far as a test can make it so: nothing cleans up.
+struct BrokenOff<'a>(&'a [u8]);
+
+impl std::io::Read for BrokenOff<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        assert!(!self.0.is_empty(), "the power is gone");
+        self.0.read(bytes)
+    }
+}
+
+// SX-23: neither half a store nor a new one.
+#[tokio::test]
+async fn a_restore_that_was_broken_off_is_no_store_and_can_be_done_again() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new(start())));
+    let store = open(&options(&dir), &[notes()], &clock).unwrap();
+    for n in 0..50 {
+        put(&store, &notes(), note(&n.to_string())).await;
+    }
+    let mut file = Vec::new();
+    store.backup(&mut file).unwrap();
+    for (n, part) in [1, file.len() / 2, file.len() - 1].into_iter().enumerate() {
+        let target = dir.path().join(format!("restored-{n}"));
+        if n == 1 {
+            std::fs::create_dir(&target).unwrap();
+        }
+        let broken = std::panic::catch_unwind(|| restore(&mut BrokenOff(&file[..part]), &target));
+        assert!(broken.is_err());
+        let options = Options { reserve_bytes: 0, ..Options::new(&target) };
+        let Err(error) = open(&options, &[notes()], &clock) else { panic!("opened after {part} bytes") };
+        assert!(error.to_string().contains("tidings restore"), "{error}");
+        // Something else in it is somebody's, and stays.
+        std::fs::write(target.join("mine"), "x").unwrap();
+        assert!(restore(&mut file.as_slice(), &target).unwrap_err().to_string().contains("not empty"));
+        std::fs::remove_file(target.join("mine")).unwrap();
+        restore(&mut file.as_slice(), &target).unwrap();
+        let restored = open(&options, &[notes()], &clock).unwrap();
+        assert_eq!(restored.get(&notes(), &Key::new("49")).await.unwrap(), Some(note("49")));
+        assert!(!target.join("RESTORING").exists());
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_goes_on_after_the_backups_end_is_refused() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new(start())));
+    let store = open(&options(&dir), &[notes()], &clock).unwrap();
+    put(&store, &notes(), note("a")).await;
+    let mut file = Vec::new();
+    store.backup(&mut file).unwrap();
+    let target = dir.path().join("restored");
+    for more in [vec![0], file.clone()] {
+        let error = restore(&mut [file.clone(), more].concat().as_slice(), &target).unwrap_err().to_string();
+        assert!(error.contains("goes on"), "{error}");
+        assert!(!target.exists());
+    }
+    restore(&mut file.as_slice(), &target).unwrap();
+}
+
+#[tokio::test]
+async fn tables_of_another_configuration_are_known() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new(start())));
+    let other = Table::new("others", "id", KeyKind::S);
+    let store = open(&options(&dir), &[notes(), other.clone()], &clock).unwrap();
+    put(&store, &notes(), note("a")).await;
+    drop(store);
+    let store = open(&options(&dir), &[notes()], &clock).unwrap();
+    assert_eq!(store.unopened().unwrap(), Vec::<String>::new(), "there is nothing in it");
+    drop(store);
+    let store = open(&options(&dir), std::slice::from_ref(&other), &clock).unwrap();
+    put(&store, &other, Item::new().with("id", "x")).await;
+    assert_eq!(store.unopened().unwrap(), [notes().name().to_owned()]);
+}

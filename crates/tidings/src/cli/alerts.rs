@@ -1,7 +1,6 @@
 //! `tidings alerts export`: the history into a file, however long it is.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -9,6 +8,7 @@ use indicatif::ProgressBar;
 use reqwest::{Method, Response};
 
 use super::client::{Client, Target};
+use super::file::Draft;
 use super::{Done, Failure, output};
 
 /// Process change alerts
@@ -44,7 +44,7 @@ struct Export {
     /// The changes of authorised accounts instead of the others
     #[arg(long)]
     suppressed: bool,
-    /// The file to write [default: standard output]
+    /// The file to write; a device or a pipe is written into [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -107,21 +107,12 @@ impl Export {
 
     /// Under another name until it is whole: a file of that name is never a part of an export.
     async fn to_file(&self, response: Response, path: &Path) -> Result<u64, Failure> {
-        let partial = path.with_added_extension("partial");
-        let cannot = |error: std::io::Error| Failure(format!("cannot write {}: {error}", partial.display()));
-        let mut file = BufWriter::new(File::create(&partial).map_err(cannot)?);
-        let written = match self.copy(response, &mut file).await {
-            Ok(rows) => file.into_inner().map_err(std::io::IntoInnerError::into_error).and_then(|file| {
-                file.sync_all()?;
-                std::fs::rename(&partial, path)?;
-                Ok(rows)
-            }),
-            Err(failure) => {
-                let _ = std::fs::remove_file(&partial);
-                return Err(failure);
-            }
-        };
-        written.map_err(|error| Failure(format!("cannot write {}: {error}", path.display())))
+        let cannot = |error: std::io::Error| Failure(format!("cannot write {}: {error}", path.display()));
+        let mut file = BufWriter::new(Draft::replacing(path).map_err(cannot)?);
+        let rows = self.copy(response, &mut file).await?;
+        let whole = file.into_inner().map_err(IntoInnerError::into_error);
+        whole.and_then(Draft::publish).map_err(cannot)?;
+        Ok(rows)
     }
 
     async fn to_stdout(&self, response: Response) -> Result<u64, Failure> {

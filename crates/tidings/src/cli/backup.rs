@@ -1,7 +1,7 @@
 //! `tidings backup` and `tidings restore`.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, IntoInnerError, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -9,6 +9,7 @@ use futures_util::StreamExt;
 use reqwest::Method;
 
 use super::client::Target;
+use super::file::Draft;
 use super::{Done, Failure, output};
 
 /// Write a consistent copy of everything to a file, while the server goes on
@@ -26,7 +27,7 @@ pub struct BackupArguments {
 #[command(after_help = "Example:\n  tidings restore tidings-2026-11-15.backup --data tidings-data")]
 pub struct RestoreArguments {
     file: PathBuf,
-    /// The directory to fill; it must be empty or absent
+    /// The directory to fill; it must be empty or absent, or hold a restore that was broken off
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
 }
@@ -34,27 +35,22 @@ pub struct RestoreArguments {
 pub async fn backup(arguments: BackupArguments) -> Result<Done, Failure> {
     let client = arguments.target.connect()?;
     let path = &arguments.file;
-    if path.exists() {
-        return Err(Failure(format!("{} exists already; choose another name", path.display())));
-    }
+    let cannot = |error: std::io::Error| match error.kind() {
+        ErrorKind::AlreadyExists => Failure(format!("{} exists already; choose another name", path.display())),
+        _ => Failure(format!("cannot write {}: {error}", path.display())),
+    };
+    // Under another name until it is whole: half a backup must not look like one. It holds what the store does.
+    let mut file = BufWriter::new(Draft::private(path).map_err(cannot)?);
     let response = client.expect(client.request(Method::GET, "/admin/backup")).await?;
-    // Under a temporary name until it is whole: half a backup must not look like one.
-    let temporary = path.with_extension("partial");
-    let cannot = |error: std::io::Error| Failure(format!("cannot write {}: {error}", temporary.display()));
-    let mut file = BufWriter::new(create(&temporary).map_err(cannot)?);
     let bar = output::progress(None, "bytes");
     let mut pieces = response.bytes_stream();
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|_| {
-            let _ = std::fs::remove_file(&temporary);
-            Failure("the server broke the backup off; its log says why".to_owned())
-        })?;
+        let piece = piece.map_err(|_| Failure("the server broke the backup off; its log says why".to_owned()))?;
         file.write_all(&piece).map_err(cannot)?;
         bar.inc(piece.len() as u64);
     }
-    let file = file.into_inner().map_err(|error| cannot(error.into_error()))?;
-    file.sync_all().map_err(cannot)?;
-    std::fs::rename(&temporary, path).map_err(cannot)?;
+    let whole = file.into_inner().map_err(IntoInnerError::into_error);
+    whole.and_then(Draft::publish).map_err(cannot)?;
     bar.finish_and_clear();
     let bytes = bar.position();
     output::line(&if arguments.target.json {
@@ -63,15 +59,6 @@ pub async fn backup(arguments: BackupArguments) -> Result<Done, Failure> {
         format!("{} bytes written to {}", bytes, path.display())
     });
     Ok(Done::All)
-}
-
-/// A file that nobody else can read: a backup holds what the store does.
-fn create(path: &std::path::Path) -> std::io::Result<File> {
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 pub fn restore(arguments: &RestoreArguments) -> Result<Done, Failure> {

@@ -54,6 +54,10 @@ impl Target {
             Some(token) => token.clone(),
             None => read_token(&self.data)?,
         };
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let why = "the token is none: it has spaces, line breaks or other characters that no token has";
+            return Err(Failure(why.to_owned()));
+        }
         let http = reqwest::Client::builder().no_proxy().connect_timeout(std::time::Duration::from_secs(10)).build()?;
         Ok(Client { http, url, token })
     }

@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use super::{Done, Failure};
+use super::{Done, Failure, output};
 
 /// Print the completions of a shell
 #[derive(Args)]
@@ -17,6 +17,8 @@ pub struct Arguments {
 #[expect(clippy::unnecessary_wraps, reason = "commands have one form")]
 pub fn run(arguments: &Arguments) -> Result<Done, Failure> {
     let mut command = super::Arguments::command();
-    clap_complete::generate(arguments.shell, &mut command, "tidings", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, "tidings", &mut script);
+    output::row(String::from_utf8_lossy(&script).trim_end());
     Ok(Done::All)
 }

@@ -6,6 +6,7 @@ mod backup;
 mod check_config;
 mod client;
 mod completions;
+mod file;
 mod map;
 mod output;
 mod queues;
@@ -128,10 +129,14 @@ async fn run(command: Command) -> Result<Done, Failure> {
         Command::Restore(arguments) => backup::restore(&arguments),
         Command::Tables(arguments) => tables::run(arguments).await,
         Command::Completions(arguments) => completions::run(&arguments),
-        Command::Bench(arguments) => {
-            crate::bench::run(*arguments).await?;
-            Ok(Done::All)
-        }
+        Command::Bench(arguments) => match crate::bench::run(*arguments).await {
+            Ok(()) => Ok(Done::All),
+            Err(error @ (crate::bench::Error::Usage(_) | crate::bench::Error::UnknownScenario { .. })) => {
+                output::error(&error.to_string());
+                Ok(Done::BadUsage)
+            }
+            Err(error) => Err(error.into()),
+        },
     }
 }
 

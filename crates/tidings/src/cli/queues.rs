@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::client::{Client, Target};
 use super::{Done, Failure, output};
 use crate::bus::Path;
+use crate::bus::path::{NAME_CHARS, check_name};
 
 /// Dead letters in one call, so that progress shows.
 const STEP: u64 = 500;
@@ -32,7 +33,8 @@ enum Command {
     #[command(after_help = "Example:\n  tidings queues peek ocr-processing-queue/\\$deadletterqueue --limit 5")]
     Peek {
         /// QUEUE or TOPIC/subscriptions/NAME, either followed by /$deadletterqueue
-        path: String,
+        #[arg(value_parser = entity)]
+        path: Path,
         /// active, scheduled or deferred
         #[arg(long, default_value = "active")]
         state: String,
@@ -45,13 +47,14 @@ enum Command {
         tidings queues resubmit ocr-processing-queue --where '{\"deadLetter\":{\"reason\":[\"HandlerFailed\"]}}'")]
     Resubmit {
         /// QUEUE or TOPIC/subscriptions/NAME
-        path: String,
+        #[arg(value_parser = entity)]
+        path: Path,
         /// A number or message id; repeat for more
         #[arg(long = "id", conflicts_with_all = ["pattern", "all"])]
         ids: Vec<String>,
         /// Those that match this pattern
-        #[arg(long = "where", value_name = "PATTERN", conflicts_with = "all")]
-        pattern: Option<String>,
+        #[arg(long = "where", value_name = "PATTERN", conflicts_with = "all", value_parser = pattern)]
+        pattern: Option<Value>,
         /// All of them
         #[arg(long)]
         all: bool,
@@ -60,7 +63,8 @@ enum Command {
     #[command(after_help = "Example:\n  tidings queues purge ocr-processing-queue/\\$deadletterqueue")]
     Purge {
         /// QUEUE or TOPIC/subscriptions/NAME, either followed by /$deadletterqueue
-        path: String,
+        #[arg(value_parser = entity)]
+        path: Path,
     },
 }
 
@@ -69,22 +73,20 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     let client = arguments.target.connect()?;
     match arguments.command {
         None => list(&client, json).await,
-        Some(Command::Peek { path, state, limit }) => peek(&client, &checked(&path)?, &state, limit, json).await,
+        Some(Command::Peek { path, state, limit }) => peek(&client, &path, &state, limit, json).await,
         Some(Command::Resubmit { path, ids, pattern, all }) => {
             let mut what = Map::new();
             if let Some(pattern) = pattern {
-                let pattern: Value = serde_json::from_str(&pattern)
-                    .map_err(|error| Failure(format!("--where must be a pattern in JSON: {error}")))?;
                 what.insert("where".to_owned(), pattern);
             } else if !ids.is_empty() {
                 what.insert("ids".to_owned(), ids.into());
             } else {
                 what.insert("all".to_owned(), all.into());
             }
-            resubmit(&client, &checked(&path)?, what, json).await
+            resubmit(&client, &path, what, json).await
         }
         Some(Command::Purge { path }) => {
-            let answer = post(&client, &format!("/bus/{}/purge", checked(&path)?), &json!({})).await?;
+            let answer = post(&client, &format!("/bus/{path}/purge"), &json!({})).await?;
             if json {
                 output::line(&answer.to_string());
             } else {
@@ -95,9 +97,16 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     }
 }
 
-fn checked(path: &str) -> Result<Path, Failure> {
-    let usage = "that is no path; write QUEUE or TOPIC/subscriptions/NAME, perhaps followed by /$deadletterqueue";
-    Path::parse(path).ok_or_else(|| Failure(usage.to_owned()))
+/// A path becomes part of an address, so its names must be able to be names.
+fn entity(text: &str) -> Result<Path, String> {
+    let is_name = |name: &str| check_name(name, NAME_CHARS).is_ok();
+    Path::parse(text)
+        .filter(|path| is_name(&path.entity) && path.subscription.as_deref().is_none_or(is_name))
+        .ok_or_else(|| "write QUEUE or TOPIC/subscriptions/NAME, perhaps followed by /$deadletterqueue".to_owned())
+}
+
+fn pattern(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("must be a pattern in JSON: {error}"))
 }
 
 fn count(value: &Value, name: &str) -> u64 {

@@ -16,6 +16,7 @@ use super::{Done, Failure, output};
 /// Events, and bytes, in one request; the server's own limits are above both.
 const BATCH_EVENTS: usize = 500;
 const BATCH_BYTES: usize = 512 * 1024;
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Send events: JSON, a JSON array, or NDJSON
 #[derive(Args)]
@@ -162,6 +163,10 @@ impl Sending<'_> {
         let (mut text, mut number) = (Vec::new(), 0);
         if !input.line(&mut text, &mut number)? {
             return Err(Stop::File(format!("there is no event in {}", input.name)));
+        }
+        // Editors on Windows begin a file so.
+        if text.starts_with(BYTE_ORDER_MARK) {
+            text.drain(..BYTE_ORDER_MARK.len());
         }
         // A first line that is a whole object means NDJSON; anything else is read to its end as one value.
         if is_object(&text) {

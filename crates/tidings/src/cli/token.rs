@@ -99,12 +99,13 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
 }
 
 fn duration_text(text: &str) -> Result<std::time::Duration, String> {
-    duration::parse(text).map_err(|error| error.to_string())
+    let after = duration::parse(text).map_err(|error| error.to_string())?;
+    expiry(after).map(|_| after).map_err(|Failure(why)| why)
 }
 
 fn expiry(after: std::time::Duration) -> Result<String, Failure> {
     use tidings_core::time::Clock;
     let now = crate::clock::SystemClock::default().now();
-    let at = now.checked_add(after).map_err(|_| Failure("--expires is too far away".to_owned()))?;
+    let at = now.checked_add(after).map_err(|_| Failure("is too far away".to_owned()))?;
     Ok(tidings_core::time::iso_micros(at))
 }

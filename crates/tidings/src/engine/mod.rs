@@ -67,8 +67,22 @@ fn embedded(config: &Config, surroundings: &Surroundings, metrics: &Arc<Metrics>
     };
     let observer = Arc::new(CommitMetrics(Arc::clone(metrics)));
     let tables = crate::app::tables(config.stage.as_str());
-    Ok(Embedded::open(&options, &tables, Arc::clone(&surroundings.clock), observer)?)
+    let opened = Embedded::open(&options, &tables, Arc::clone(&surroundings.clock), observer)?;
+    let others = opened.unopened()?;
+    let others = others.iter().filter_map(|name| name.strip_prefix(MESSAGES)).collect::<Vec<_>>();
+    if !others.is_empty() {
+        tracing::warn!(
+            stage = config.stage.as_str(),
+            others = others.join(", "),
+            "this data directory holds messages of another stage, which this server neither shows nor delivers; \
+             all else in it is shared: one data directory is for one stage"
+        );
+    }
+    Ok(opened)
 }
+
+/// How the name of the messages' table begins, before its stage.
+const MESSAGES: &str = "rez-agent-messages-";
 
 /// A client of the configured DynamoDB.
 pub async fn dynamo(config: &Config, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>) -> Result<Dynamo, Error> {

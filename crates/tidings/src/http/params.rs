@@ -22,7 +22,7 @@ impl Params {
         let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
             .map(|(name, value)| (name.into_owned(), value.into_owned()))
             .collect();
-        let mut errors = Vec::new();
+        let mut errors = not_text(query);
         for (place, (name, _)) in pairs.iter().enumerate() {
             if !known.contains(&name.as_str()) {
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -85,6 +85,19 @@ impl Params {
     }
 }
 
+/// Parameters that are no text: what stands for the bytes that are none would be another name.
+fn not_text(query: &str) -> Vec<FieldError> {
+    let is_text = |part: &str| percent_encoding::percent_decode_str(part).decode_utf8().is_ok();
+    let bad = query.split('&').filter(|pair| !is_text(pair));
+    let names = bad.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    names
+        .map(|name| {
+            let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
+            FieldError::new(name, "must be text in UTF-8")
+        })
+        .collect()
+}
+
 /// Which instant of a day a bare date stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -129,6 +142,18 @@ mod tests {
         let problem = Params::read(Some("limit=1&lmit=2&x=3&limit=4"), &["limit"]).unwrap_err();
         let fields: Vec<_> = problem.errors.iter().map(|error| error.field.as_str()).collect();
         assert_eq!(fields, ["lmit", "x", "limit"]);
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused() {
+        for (query, fields) in
+            [("a=%ff", &["a"][..]), ("a=x&b=%C3%A4", &[]), ("a=%C3&b=%A4", &["a", "b"]), ("a=%", &[])]
+        {
+            let problem = Params::read(Some(query), &["a", "b"]);
+            let named: Vec<_> = problem.err().into_iter().flat_map(|problem| problem.errors).collect();
+            let named: Vec<_> = named.iter().map(|error| error.field.as_str()).collect();
+            assert_eq!(named, fields, "{query}");
+        }
     }
 
     // SX-10: validated, never clamped.

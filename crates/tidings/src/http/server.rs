@@ -1,11 +1,15 @@
 //! Accepting connections: bounded in number, patient only for so long, and closed in order at the end.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, Request, StatusCode, Version, header};
+use axum::response::Response;
+use futures_util::future::{Either, Ready, ready};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -87,9 +91,10 @@ impl Server {
         peer: SocketAddr,
         mut stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + use<> {
-        let service = tower_http_service(self.router.clone(), peer);
-        let turn = Arc::new(Turn::default());
+        let inner = tower_http_service(self.router.clone(), peer);
         let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
+        let service = OneHost { inner, clock: Arc::clone(&clock), ids: Arc::clone(&ids) };
+        let turn = Arc::new(Turn::default());
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())
@@ -126,6 +131,37 @@ fn tower_http_service(router: Router, peer: SocketAddr) -> Service {
     use axum::Extension;
     use tower_layer::Layer;
     TowerToHyperService::new(Extension(Peer(peer)).layer(router))
+}
+
+/// Refuses what says no host, or two (RFC 9112, 3.2): whoever stands before us may have understood another one.
+struct OneHost {
+    inner: Service,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for OneHost {
+    type Response = Response;
+    type Error = Infallible;
+    type Future =
+        Either<Ready<Result<Response, Infallible>>, <Service as hyper::service::Service<Request<Incoming>>>::Future>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let hosts = request.headers().get_all(header::HOST).iter().count();
+        if hosts == 1 || (hosts == 0 && request.version() < Version::HTTP_11) {
+            return Either::Right(self.inner.call(request));
+        }
+        let correlation_id = self.ids.uuid(self.clock.now()).to_string();
+        let problem = Problem::bad_request("a request has exactly one Host header");
+        let mut response = problem.render(&correlation_id);
+        let headers = response.headers_mut();
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Ok(id) = HeaderValue::from_str(&correlation_id) {
+            headers.insert(super::correlation::HEADER, id);
+        }
+        Either::Left(ready(Ok(response)))
+    }
 }
 
 /// The answer to a connection too many.

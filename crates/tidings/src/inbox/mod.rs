@@ -1,5 +1,5 @@
 //! The inbox: what each user has been told, and who is told of what (seed 001). `record` and `counter` are what is
-//! stored, `page` and `view` how it is read, `mark` how it is changed, `live` who hears of new entries at once; `map` says
+//! stored, `page` and `view` how it is read, `mark` how it is changed, `order` what keeps the newest first, `live` who hears of new entries at once; `map` says
 //! whose inbox a product's news go to, `import` fills it, and `sync` keeps it in line with a file.
 
 pub mod counter;
@@ -9,6 +9,7 @@ pub mod live;
 pub mod map;
 mod map_http;
 pub mod mark;
+pub mod order;
 pub mod page;
 pub mod record;
 mod stream;

@@ -179,7 +179,12 @@ impl Incidents {
     }
 
     async fn stored(&self, id: &str) -> Result<Option<Versioned<Incident>>, Error> {
-        let item = self.store.get(record::table(), &record::incident_key(id)).await?;
+        let key = record::incident_key(id);
+        // What can be no key is no incident's.
+        if record::table().check_key(&key).is_err() {
+            return Ok(None);
+        }
+        let item = self.store.get(record::table(), &key).await?;
         item.as_ref().map(record::read_incident).transpose()
     }
 

@@ -116,7 +116,7 @@ impl Fanout {
             };
             let mut job = Job::from_item(&item, event.json)?;
             let envelope: Envelope = job.envelope.clone();
-            let event = Occurrence::new(&envelope, &job.json, job.received_at, &self.settings);
+            let event = Occurrence::new(&envelope, &job.json, job.received_at, &self.settings).at(job.place);
             while job.cursor.rule < job.rules.len() {
                 if *self.stop.borrow() {
                     return Ok(());

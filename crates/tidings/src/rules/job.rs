@@ -57,6 +57,8 @@ pub struct Job {
     /// The envelope's text.
     pub json: String,
     pub received_at: Timestamp,
+    /// The moment that inbox entries are named for.
+    pub place: Timestamp,
     /// Names, and the rules themselves where they were kept.
     pub rules: Vec<(String, Option<Rule>)>,
     /// Rules that match and have names after this one are not in the list yet.
@@ -89,6 +91,7 @@ pub fn new(event: &Occurrence<'_>, at: &EventKey, rules: &[Arc<Rule>], keep_seco
         .with("open", OPEN)
         .with("created_at", time::iso_micros(event.received_at))
         .with("received_at", nanos(event.received_at))
+        .with_some("place", (event.place != event.received_at).then(|| nanos(event.place)))
         .with("event_id", &envelope.event_id)
         .with("event_day", &at.day)
         .with("event_at", &at.at)
@@ -245,6 +248,7 @@ pub fn event_key(item: &Item) -> Option<Key> {
 fn read(item: &Item, json: String) -> Option<Job> {
     let number = |name: &str| item.int(name).and_then(|n| usize::try_from(n).ok());
     let received_at = Timestamp::from_nanosecond(item.str("received_at")?.parse().ok()?).ok()?;
+    let place = item.str("place").and_then(|place| Timestamp::from_nanosecond(place.parse().ok()?).ok());
     let no_id = || String::new();
     let envelope = envelope::read(&json, &Defaults { now: received_at, correlation_id: "", event_id: &no_id }).ok()?;
     let list: Vec<Json> = serde_json::from_str(item.str("rules")?).ok()?;
@@ -260,6 +264,7 @@ fn read(item: &Item, json: String) -> Option<Job> {
         more_after: item.str("more_after").map(ToOwned::to_owned),
         json,
         received_at,
+        place: place.unwrap_or(received_at),
         cursor: Cursor {
             rule: number("rule")?,
             stage: number("stage")?,

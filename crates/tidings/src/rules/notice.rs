@@ -63,6 +63,8 @@ pub struct Occurrence<'a> {
     pub fields: Fields,
     pub data: Value,
     pub received_at: Timestamp,
+    /// The moment that inbox entries are named for.
+    pub place: Timestamp,
     pub settings: &'a Settings,
 }
 
@@ -70,7 +72,13 @@ impl<'a> Occurrence<'a> {
     #[must_use]
     pub fn new(envelope: &'a Envelope, json: &str, received_at: Timestamp, settings: &'a Settings) -> Self {
         let data = serde_json::from_str(&envelope.data).unwrap_or_default();
-        Self { envelope, fields: Fields::of(json), data, received_at, settings }
+        Self { envelope, fields: Fields::of(json), data, received_at, place: received_at, settings }
+    }
+
+    /// Names inbox entries for another moment.
+    #[must_use]
+    pub fn at(self, place: Timestamp) -> Self {
+        Self { place, ..self }
     }
 
     fn text_of(&self, names: &[&str]) -> Option<String> {
@@ -118,7 +126,7 @@ impl Notice {
         let title = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(TITLE_CHARS).collect();
         let (kind, mut about) = about(event);
         about.link = event.settings.link.as_ref().and_then(|link| link_of(link, kind, &about, event));
-        let time = inbox::time_of(event.received_at, &event.envelope.event_id, event.envelope.source.as_deref());
+        let time = inbox::time_of(event.place, &event.envelope.event_id, event.envelope.source.as_deref());
         Self { title, text, kind, about, time, errors }
     }
 

@@ -18,6 +18,7 @@ use super::served::{self, Served, Share};
 use super::window::Windows;
 use crate::bus::{self, Bus, BusError, Prepared};
 use crate::events::record::NewEvent;
+use crate::inbox::order::Order;
 use crate::inbox::{Entry, map};
 use crate::ingest::Companions;
 use crate::messages::{Message, counters, record};
@@ -50,6 +51,7 @@ pub struct Reactor {
     settings: Settings,
     messages: Table,
     bus: Option<Arc<Bus>>,
+    order: Order,
 }
 
 /// What one rule causes.
@@ -69,7 +71,7 @@ struct Effects {
 impl Reactor {
     pub fn new(store: Arc<dyn Store>, settings: Settings) -> Self {
         let messages = record::table(&settings.stage);
-        Self { store, settings, messages, bus: None }
+        Self { store, settings, messages, bus: None, order: Order::default() }
     }
 
     /// Phone numbers that tickets are for are stored as this makes them.
@@ -92,7 +94,8 @@ impl Reactor {
         silent: &BTreeSet<Uuid>,
         with: &Companions,
     ) -> Result<Reaction, Error> {
-        let event = Occurrence::new(new.envelope, &new.json, new.received_at, &self.settings);
+        let event = Occurrence::new(new.envelope, &new.json, new.received_at, &self.settings)
+            .at(self.order.place(new.received_at));
         let mut sheet = Sheet::beside(with, &self.messages)?;
         let mut left: Vec<Arc<Rule>> = Vec::new();
         let exclusions = Exclusions::among(rules, &event.fields);

@@ -14,6 +14,7 @@ pub mod timing;
 mod worker;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
@@ -47,12 +48,14 @@ pub struct Schedules {
     changed: Notify,
     /// When this process began to run; if the clock was set back since, the time to which.
     since: Mutex<Timestamp>,
+    /// When the worker last did all that was due: by the wall clock, and by the monotonic one.
+    looked: Mutex<Option<(Timestamp, Duration)>>,
 }
 
 impl Schedules {
     #[must_use]
     pub fn new(store: Arc<dyn Store>, ids: Arc<dyn IdSource>, messages: Arc<Messages>, since: Timestamp) -> Self {
-        Self { store, ids, messages, changed: Notify::new(), since: Mutex::new(since) }
+        Self { store, ids, messages, changed: Notify::new(), since: Mutex::new(since), looked: Mutex::new(None) }
     }
 
     /// All of them, in the order of their names.

@@ -3,20 +3,23 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tidings_core::time::{Clock, Timestamp};
-use tidings_store::{Error, Write};
+use jiff::SignedDuration;
+use tidings_core::time::{self, Clock, Timestamp};
+use tidings_store::{Condition, Error, Query, Range, Write};
 use tokio::sync::watch;
 
 use super::Schedules;
 use super::compose::compose;
 use super::due::{Action, Due, Tick, due};
-use super::record::{Outcome, Run, Schedule, table};
+use super::record::{self, Outcome, Run, Schedule, table};
 use crate::workers::turned_true;
 
 /// The longest sleep: a wall clock that was set must be noticed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 /// The same where other nodes make schedules, too: nobody says so here, and the one that knows may be gone.
 const LONGEST_AMONG_NODES: Duration = Duration::from_secs(1);
+/// A wall clock that goes ahead of the time that has passed by no more than this is being set right, and has not jumped.
+const STEP: SignedDuration = SignedDuration::from_secs(10);
 
 /// What an activation came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,21 +35,39 @@ impl Schedules {
     pub async fn run(self: Arc<Self>, clock: Arc<dyn Clock>, shared: bool, mut stop: watch::Receiver<bool>) {
         let longest = if shared { LONGEST_AMONG_NODES } else { LONGEST_SLEEP };
         loop {
-            let next = match self.activate(clock.now()).await {
+            let (now, at) = (clock.now(), clock.monotonic());
+            let next = match self.look(now, at).await {
                 Ok(status) => status.next,
                 Err(error) => {
                     tracing::warn!(worker = "schedules", %error, "worker failed; it will be tried again");
                     None
                 }
             };
-            let until = next.map(|next| next.duration_since(clock.now()));
-            let sleep = until.map_or(longest, |until| Duration::try_from(until).unwrap_or(Duration::ZERO));
+            // Counted from the look by the time that passes: the wall clock may have been set since.
+            let until = next.map(|next| Duration::try_from(next.duration_since(now)).unwrap_or(Duration::ZERO));
+            let sleep = until.map_or(longest, |until| until.saturating_sub(clock.monotonic().saturating_sub(at)));
             tokio::select! {
                 () = tokio::time::sleep(sleep.min(longest)) => {}
                 () = self.changed.notified() => {}
                 () = turned_true(&mut stop) => return,
             }
         }
+    }
+
+    /// Does what is due by the wall clock, `now`, at the monotonic time `at`. If the wall clock has jumped ahead since the
+    /// look before, what lies between fell into no time at all: it was missed, and only what would have been due anyway
+    /// is on time.
+    pub async fn look(&self, now: Timestamp, at: Duration) -> Result<Status, Error> {
+        let before = *self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = before.and_then(|(_, before)| SignedDuration::try_from(at.saturating_sub(before)).ok());
+        let jumped = before.zip(passed).and_then(|((wall, _), passed)| {
+            let ahead = now.duration_since(wall).checked_sub(passed).is_some_and(|ahead| ahead > STEP);
+            if ahead { now.checked_sub(passed).ok() } else { None }
+        });
+        let since = self.running_since(now);
+        let status = self.activate_since(jumped.map_or(since, |jumped| jumped.max(since)), now).await?;
+        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, at));
+        Ok(status)
     }
 
     fn running_since(&self, now: Timestamp) -> Timestamp {
@@ -58,9 +79,12 @@ impl Schedules {
     /// Does everything that is due at `now`. Called twice, it does nothing the second time; called by two at once, each
     /// run is made by one of them.
     pub async fn activate(&self, now: Timestamp) -> Result<Status, Error> {
-        let since = self.running_since(now);
+        self.activate_since(self.running_since(now), now).await
+    }
+
+    async fn activate_since(&self, since: Timestamp, now: Timestamp) -> Result<Status, Error> {
         let mut status = Status::default();
-        for schedule in self.list().await? {
+        for mut schedule in self.list().await? {
             if !schedule.definition.enabled {
                 continue;
             }
@@ -68,17 +92,33 @@ impl Schedules {
                 tracing::warn!(schedule = schedule.name, "the schedule's timing cannot be read; it is left out");
                 continue;
             };
-            match due(&timing, schedule.definition.missed, schedule.done_until, since, now) {
-                Due::GoBack(to) => {
-                    tracing::warn!(schedule = schedule.name, from = %schedule.done_until, %to, "the clock was set back");
-                    self.attempt(vec![schedule.moved(to)]).await?;
+            let missed = schedule.definition.missed;
+            let mut todo = due(&timing, missed, schedule.done_until, since, now);
+            if todo == Due::GoBack {
+                let to = self.done_before(&schedule, now).await?;
+                tracing::warn!(schedule = schedule.name, from = %schedule.done_until, %to, "the clock was set back");
+                if self.attempt(vec![schedule.moved(to)]).await? {
+                    schedule.done_until = to;
+                    todo = due(&timing, missed, to, since, now);
                 }
-                Due::Ticks(ticks) => status.fired += self.fire_all(schedule, ticks, now).await?,
+            }
+            if let Due::Ticks(ticks) = todo {
+                status.fired += self.fire_all(schedule, ticks, now).await?;
             }
             let next = timing.next_after(now);
             status.next = status.next.into_iter().chain(next).min();
         }
         Ok(status)
+    }
+
+    /// How far a schedule had come when its clock, which is ahead, said `now`: to its last run until then, or to when it
+    /// became what it is.
+    async fn done_before(&self, schedule: &Schedule, now: Timestamp) -> Result<Timestamp, Error> {
+        let until = Range::AtMost(time::iso_millis(now).into());
+        let query = Query::new(record::runs(&schedule.name)).range(until).descending().limit(1);
+        let page = self.store.query(table(), &query).await?;
+        let last = page.items.first().map(Run::from_item).transpose()?.map(|run| run.at);
+        Ok(schedule.updated_at.max(last.unwrap_or(Timestamp::MIN)).min(now))
     }
 
     async fn fire_all(&self, mut schedule: Schedule, ticks: Vec<Tick>, now: Timestamp) -> Result<usize, Error> {
@@ -104,7 +144,16 @@ impl Schedules {
         };
         let moved = schedule.moved(tick.at);
         if tick.action == Action::Skip {
-            let done = self.attempt(vec![moved, run(Outcome::Skipped)]).await?;
+            // One that was made before the clock was set back stays what it is.
+            let skipped = run(Outcome::Skipped).when(Condition::NotExists);
+            let done = match self.store.transact(vec![moved.clone(), skipped]).await {
+                Ok(()) => true,
+                Err(error @ Error::Conflict { .. }) if error.conflict_on(0).is_none() => {
+                    self.attempt(vec![moved]).await?
+                }
+                Err(Error::Conflict { .. }) => false,
+                Err(error) => return Err(error),
+            };
             return Ok(if done { Fired::Nothing } else { Fired::Overtaken });
         }
         let message = match compose(&self.messages, &schedule.name, &schedule.definition, tick.at, now) {

@@ -131,7 +131,12 @@ impl Tickets {
     }
 
     pub async fn get(&self, ticket_id: &str) -> Result<Option<Ticket>, Error> {
-        match self.store.get(table(), &record::key(ticket_id)).await? {
+        let key = record::key(ticket_id);
+        // What can be no key is no ticket's.
+        if table().check_key(&key).is_err() {
+            return Ok(None);
+        }
+        match self.store.get(table(), &key).await? {
             Some(item) => Ticket::from_item(&item),
             None => Ok(None),
         }

@@ -40,10 +40,54 @@ fn values_that_can_be_none_are_bad_usage() {
         (&["send", "x.json", "--url", "notaurl"] as &[&str], "http://127.0.0.1:8787"),
         (&["tail", "--url", "ftp://a.example"], "http://127.0.0.1:8787"),
         (&["token", "create", "--scope", "read", "--expires", "30x"], "30x"),
+        (&["token", "create", "--scope", "read", "--expires", "99999999999d"], "--expires"),
         (&["queues", "resubmit", "orders"], "--all"),
+        (&["queues", "resubmit", "orders", "--where", "{bad"], "must be a pattern in JSON"),
+        (&["queues", "peek", "q1?x=1"], "QUEUE or TOPIC"),
+        (&["queues", "peek", "q1#x"], "QUEUE or TOPIC"),
+        (&["queues", "peek", "q%31"], "QUEUE or TOPIC"),
+        (&["queues", "purge", ".."], "QUEUE or TOPIC"),
+        (&["bench", "nosuch"], "nosuch"),
+        (&["bench", "--seconds", "0"], "--seconds"),
     ] {
         let ended = run(directory.path(), arguments).expect(2);
         assert!(ended.stderr.contains(word), "{ended:?}");
+    }
+}
+
+// A reader that goes away ends a listing quietly; a full disk does not.
+#[test]
+fn completions_are_printed_whole_or_not_at_all() {
+    let directory = tempdir().unwrap();
+    let whole = run(directory.path(), &["completions", "bash"]).expect(0);
+    assert!(whole.stdout.contains("_tidings") && whole.stdout.lines().count() > 100);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = tidings(directory.path(), &["completions", "bash"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = tidings(directory.path(), &["completions", "bash"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_token_that_can_be_none_is_said_to_be() {
+    let directory = tempdir().unwrap();
+    let ended = run(directory.path(), &["tail", "--url", "http://127.0.0.1:1", "--token", "tdg_a\nb"]).expect(1);
+    assert!(ended.sentence().contains("the token is none"), "{ended:?}");
+}
+
+#[test]
+fn a_file_may_begin_as_editors_on_windows_begin_it() {
+    let (directory, _server) = served();
+    let at = directory.path();
+    for text in [
+        "\u{feff}{\"eventType\":\"a\"}",
+        "\u{feff}{\"eventType\":\"a\"}\n{\"eventType\":\"b\"}\n",
+        "\u{feff}[{\"eventType\":\"a\"}]",
+    ] {
+        write(at, "bom.json", text);
+        run(at, &["send", "bom.json"]).expect(0);
     }
 }
 

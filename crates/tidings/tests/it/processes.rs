@@ -184,6 +184,76 @@ fn a_damaged_backup_is_refused() {
     assert!(run(at, &["restore", "missing", "--data", "x"]).expect(1).sentence().contains("missing"));
 }
 
+// SX-23: a power cut in the middle of a restore leaves neither half a store nor what looks like a new one.
+#[test]
+fn a_restore_that_was_broken_off_is_found_and_done_again() {
+    use std::io::Write;
+    let directory = tempdir().unwrap();
+    let at = directory.path();
+    let server = Served::start(at);
+    let events: String = (0..200).map(|n| format!("{{\"eventId\":\"{n}\",\"eventType\":\"a\"}}\n")).collect();
+    run_with_input(at, &["send", "-"], &events).expect(0);
+    run(at, &["backup", "whole"]).expect(0);
+    drop(server);
+    let whole = std::fs::read(at.join("whole")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        at.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    let mut restoring = tidings(at, &["restore", "pipe", "--data", "into"]).spawn().unwrap();
+    let mut pipe = std::fs::File::options().write(true).open(at.join("pipe")).unwrap();
+    // It waits for the rest.
+    pipe.write_all(&whole[..whole.len() / 2]).unwrap();
+    let begun = (0..3_000_000).any(|_| {
+        std::thread::yield_now();
+        at.join("into/store.new").exists()
+    });
+    assert!(begun);
+    restoring.kill().unwrap();
+    restoring.wait().unwrap();
+    drop(pipe);
+    for _ in 0..2 {
+        let refused = run(at, &["serve", "--listen", "127.0.0.1:0", "--data", "into"]).expect(1);
+        assert!(refused.sentence().contains("tidings restore FILE --data into"), "{refused:?}");
+    }
+    assert!(!at.join("into/admin.token").exists());
+    run(at, &["restore", "whole", "--data", "into"]).expect(0);
+    run(at, &["restore", "whole", "--data", "into"]).expect(1);
+    drop(Served::start_with(at, &["--data", "into"]));
+    std::fs::write(at.join("twice"), whole.repeat(2)).unwrap();
+    let refused = run(at, &["restore", "twice", "--data", "other"]).expect(1);
+    assert!(refused.sentence().contains("goes on"), "{refused:?}");
+    assert!(!at.join("other").exists());
+}
+
+// S002-01: a data directory is for one stage; another one is said at the start.
+#[test]
+fn a_store_of_another_stage_is_said_to_be() {
+    let directory = tempdir().unwrap();
+    let at = directory.path();
+    let warning = "holds messages of another stage";
+    let start = |stage: &str| {
+        std::fs::write(at.join("tidings.toml"), format!("stage = \"{stage}\"\n")).unwrap();
+        Served::start(at)
+    };
+    assert!(!start("dev").stop().contains(warning));
+    assert!(!start("prod").stop().contains(warning), "nothing was made yet");
+    let server = start("prod");
+    let made = tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let body = json!({ "message_type": "manual_notification", "payload": { "text": "x" } });
+        client(at, &server).post("/api/messages", &body).await.status
+    });
+    assert_eq!(made, 201);
+    server.stop();
+    assert!(!start("prod").stop().contains(warning));
+    let said = start("dev").stop();
+    assert!(said.contains(warning) && said.contains("prod"), "{said}");
+}
+
 // SX-26, SX-22: structured logs, one JSON object a line, with the correlation id.
 #[test]
 fn the_log_can_be_json() {

@@ -205,6 +205,45 @@ async fn a_head_has_64_kib() {
     }
 }
 
+// RFC 9112, 3.2
+#[tokio::test]
+async fn a_request_has_one_host() {
+    let server = TestServer::start().await;
+    for (head, status) in [
+        ("GET /healthz HTTP/1.1\r\nhost: a\r\n", 200),
+        ("GET /healthz HTTP/1.1\r\nHOST:\r\n", 200),
+        ("GET /healthz HTTP/1.0\r\n", 200),
+        ("GET /healthz HTTP/1.1\r\n", 400),
+        ("GET /healthz HTTP/1.1\r\nhost: a\r\nHost: a\r\n", 400),
+        ("GET /ui/ HTTP/1.1\r\nhost: a\r\nHost: b\r\n", 400),
+        ("GET /healthz HTTP/1.0\r\nhost: a\r\nHost: b\r\n", 400),
+    ] {
+        let mut connection = Raw::connect(server.address).await;
+        connection.send(format!("{head}connection: close\r\n\r\n")).await;
+        let answer = connection.last_answer().await;
+        assert_eq!(answer.status, status, "{head}");
+        if status == 400 {
+            assert!(answer.head.contains("x-correlation-id") && answer.body.contains("Host"), "{answer:?}");
+        }
+    }
+}
+
+// What is no text would become another name.
+#[tokio::test]
+async fn parameters_that_are_no_text_are_refused() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    for (path, field) in [
+        ("/notifications?user=%ff", "user"),
+        ("/events?type=%ff", "type"),
+        ("/tickets?caller=a%C3", "caller"),
+        ("/alerts?actorId=%80", "actorId"),
+    ] {
+        assert_eq!(client.get(path).await.bad_fields(), [field], "{path}");
+    }
+    client.get("/notifications?user=%C3%A4+b").await.expect(200);
+}
+
 #[tokio::test]
 async fn what_is_no_http_at_all_is_400() {
     let server = TestServer::start().await;

@@ -7,6 +7,8 @@ use jiff::ToSpan;
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::Serialize;
+use tidings_core::envelope::check_name;
+use tidings_core::limits::CORRELATION_CHARS;
 use tidings_core::time::Timestamp;
 use tidings_store::{Item, Value, codec};
 
@@ -154,8 +156,20 @@ pub fn selection(params: &mut Params, now: Timestamp, most_days: i64) -> Selecti
         to: end.tomorrow().map_or(i64::MAX, |next| first(next) - 1),
         actor_id: name_param(params, "actorId"),
         action: name_param(params, "action"),
-        correlation_id: name_param(params, "correlationId"),
+        correlation_id: correlation_id(params),
         suppressed,
+    }
+}
+
+/// As `/trace` takes it: no alert has a longer one.
+fn correlation_id(params: &mut Params) -> Option<String> {
+    let text = params.text("correlationId")?.to_owned();
+    match check_name(&text, CORRELATION_CHARS) {
+        Ok(()) => Some(text),
+        Err(why) => {
+            params.refuse("correlationId", why);
+            None
+        }
     }
 }
 
@@ -183,15 +197,29 @@ fn format(params: &mut Params, headers: &HeaderMap) -> Format {
             Format::Json
         }
         None => {
-            let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-            let wanted = accept.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
-            // The first that we have.
-            let first = wanted
-                .into_iter()
-                .find(|kind| ["text/csv", "application/json"].iter().any(|known| kind.eq_ignore_ascii_case(known)));
-            if first.is_some_and(|kind| kind.eq_ignore_ascii_case("text/csv")) { Format::Csv } else { Format::Json }
+            let accept = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+            accepted(accept.flat_map(|accept| accept.split(',')))
         }
     }
+}
+
+/// Of the two that we have, the one that is wanted more; of both alike, the first.
+fn accepted<'a>(kinds: impl Iterator<Item = &'a str>) -> Format {
+    let mut best = (0.0, Format::Json);
+    for kind in kinds {
+        let mut parts = kind.split(';').map(str::trim);
+        let format = match parts.next().map(str::to_ascii_lowercase).as_deref() {
+            Some("text/csv") => Format::Csv,
+            Some("application/json") => Format::Json,
+            _ => continue,
+        };
+        let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        let quality = quality.map_or(1.0, |quality| quality.trim().parse::<f32>().unwrap_or(0.0));
+        if quality > best.0 {
+            best = (quality, format);
+        }
+    }
+    best.1
 }
 
 fn json(items: &[Item], next: Option<&str>) -> Response {

@@ -119,27 +119,23 @@ async fn peek(
     };
     let from = params.number("from", 0..=usize::MAX, 0) as u64;
     let limit = params.number("limit", 1..=PEEK, PEEK_DEFAULT);
+    let state = params.text("state").unwrap_or("active").to_owned();
     let after = params.text("cursor").map(ToOwned::to_owned);
-    // The order of numbers has numbers for its cursors, which `from` takes, too.
-    let number = after.as_deref().filter(|_| which != Which::Scheduled).map(str::parse::<u64>);
-    if number.as_ref().is_some_and(Result::is_err) {
-        params.refuse("cursor", "is no cursor of this list; start again without it");
-    }
     params.finish()?;
     let line = services.bus.line(&place.path)?;
-    let (seen, cursor) = if which == Which::Scheduled {
-        let context = paging::context(&caller, "bus-peek", &(&line.path, from));
-        let after = after.map(|after| services.sealer.open("cursor", &context, &after)).transpose()?;
-        let after = after.map(|after| String::from_utf8_lossy(&after).into_owned());
-        let (seen, end) = line.peek_scheduled(after.as_deref(), from, limit).await?;
-        (seen, end.map(|end| services.sealer.seal(&context, end.as_bytes())))
+    let context = paging::context(&caller, "bus-peek", &(&line.path, state, from));
+    let after = after.map(|after| services.sealer.open("cursor", &context, &after)).transpose()?;
+    let after = after.map(|after| String::from_utf8_lossy(&after).into_owned());
+    let (seen, end) = if which == Which::Scheduled {
+        line.peek_scheduled(after.as_deref(), from, limit).await?
     } else {
-        let from = number.and_then(Result::ok).unwrap_or(0).max(from);
+        let from = after.and_then(|after| after.parse().ok()).unwrap_or(from);
         let mut seen = line.peek(which, from, limit + 1).await?;
-        let cursor = seen.get(limit).map(|next| next.message.sequence.to_string());
+        let next = seen.get(limit).map(|next| next.message.sequence.to_string());
         seen.truncate(limit);
-        (seen, cursor)
+        (seen, next)
     };
+    let cursor = end.map(|end| services.sealer.seal(&context, end.as_bytes()));
     let items = seen.iter().map(|seen| {
         let mut view = MessageView::from(&seen.message);
         view.scheduled_for = seen.due.map(time::iso_millis);

@@ -236,6 +236,20 @@ async fn csv_has_the_seeds_columns_and_no_formulas() {
     assert!(first.text().starts_with("PartitionKey,SortKey,"));
     let next = format!("/alerts?limit=1&format=csv&nextToken={}", first.header("x-next-token"));
     assert!(client.get(&next).await.expect(200).text().contains("corr-a-"));
+    // RFC 9110, 12.4.2: what has no quality is not wanted.
+    for (accept, is_csv) in [
+        ("text/csv;q=0, application/json", false),
+        ("text/csv;q=0.5, application/json", false),
+        ("application/json; q=0.1, text/csv ; q=0.2", true),
+        ("text/csv, application/json", true),
+        ("application/json, text/csv", false),
+        ("text/csv;q=0", false),
+        ("text/html, text/csv;q=0.3, */*;q=0.1", true),
+    ] {
+        let asked = client.request(reqwest::Method::GET, "/alerts?limit=1").header("accept", accept);
+        let answer = crate::support::Answer::to(asked).await.expect(200);
+        assert_eq!(answer.header("content-type").starts_with("text/csv"), is_csv, "{accept}");
+    }
     // The parameter counts more than the header.
     let both = client.request(reqwest::Method::GET, "/alerts?format=json").header("accept", "text/csv");
     crate::support::Answer::to(both).await.expect(200).json();

@@ -133,9 +133,22 @@ async fn peeking_takes_nothing_and_pages_by_number() {
     let page = client.get("/bus/q/peek?limit=2").await.expect(200).json();
     assert_eq!((page["items"][0]["body"].as_str(), page["items"][1]["body"].as_str()), (Some("a"), Some("b")));
     assert_eq!(page["items"][0]["deliveryCount"], 1);
-    let rest = client.get(&format!("/bus/q/peek?from={}", page["cursor"].as_str().unwrap())).await.expect(200).json();
-    assert_eq!(rest["items"][0]["body"], "c");
-    assert_eq!(rest["cursor"], json!(null));
+    let cursor = page["cursor"].as_str().unwrap();
+    let last = page["items"][1]["sequenceNumber"].as_u64().unwrap();
+    for next in [format!("cursor={cursor}"), format!("from={}", last + 1)] {
+        let rest = client.get(&format!("/bus/q/peek?{next}")).await.expect(200).json();
+        assert_eq!(rest["items"][0]["body"], "c");
+        assert_eq!(rest["cursor"], json!(null));
+    }
+    // SX-10: a cursor is good for its question, its queue and its token, and for nothing else.
+    client.put("/bus/other", &json!({ "kind": "queue" })).await.expect(201);
+    for elsewhere in ["/bus/other/peek?", "/bus/q/peek?state=deferred&", "/bus/q/peek?from=1&"] {
+        assert_eq!(client.get(&format!("{elsewhere}cursor={cursor}")).await.bad_fields(), ["cursor"], "{elsewhere}");
+    }
+    let reader = server.client_for(&["read"]).await;
+    for bad in [cursor, "1", "3"] {
+        assert_eq!(reader.get(&format!("/bus/q/peek?cursor={bad}")).await.bad_fields(), ["cursor"], "{bad}");
+    }
     assert_eq!(counts(&client, "q").await["active"], 2);
 }
 

@@ -97,7 +97,7 @@ async fn scheduled_messages_are_looked_at_page_by_page() {
     for bad in ["state=scheduled&cursor=2", "state=active&cursor=x"] {
         assert_eq!(client.get(&format!("/bus/q/peek?{bad}")).await.bad_fields(), ["cursor"], "{bad}");
     }
-    // Those in the order of numbers take theirs in the same parameter.
+    // Those in the order of numbers have theirs.
     for body in ["x", "y", "z"] {
         send(&client, "q", body).await;
     }

@@ -130,6 +130,41 @@ async fn entries_of_a_large_fan_out_are_announced_too() {
     assert_eq!(stream.titles(1).await, ["next"]);
 }
 
+// S001-59, S001-78: set back two hours, the clock puts nothing where nobody looks for news.
+#[tokio::test]
+async fn after_the_clock_was_set_back_the_newest_is_first_and_a_stream_resumes() {
+    let rig = Rig::start().await;
+    let user = rig.server.client_for(&["user:u1"]).await;
+    for title in ["a", "b", "c"] {
+        rig.tell(&["u1"], title, json!({})).await;
+        rig.server.clock.advance(Duration::from_secs(1));
+    }
+    let third = rig.identifiers("u1").await[0].clone();
+    let mut stream = Stream::open(&user, "/notifications/stream", None).await;
+    let id = stream.id.clone();
+    let right = rig.server.services.clock.now();
+    rig.server.clock.jump_to(right - Duration::from_secs(7200));
+    // More than the event's own transaction holds, and few.
+    let users: Vec<String> = (1..=150).map(|n| format!("u{n}")).collect();
+    rig.tell(&users.iter().map(String::as_str).collect::<Vec<_>>(), "to all", json!({})).await;
+    rig.server.clock.advance(Duration::from_secs(1));
+    rig.tell(&["u1"], "after", json!({})).await;
+    assert_eq!(stream.titles(2).await.len(), 2);
+    for last in [id.as_str(), third.as_str()] {
+        let mut stream = Stream::open(&user, "/notifications/stream", Some(last)).await;
+        assert_eq!(stream.titles(2).await, ["to all", "after"], "{last}");
+    }
+    assert_eq!(rig.pages("user=u1").await.concat(), ["after", "to all", "c", "b", "a"]);
+    let page = rig.page("user=u1&limit=1").await;
+    let said: tidings_core::time::Timestamp = page["items"][0]["time"].as_str().unwrap().parse().unwrap();
+    assert!(said < right, "what the clock said: {said}");
+    // And on, when it is right again.
+    rig.server.clock.jump_to(right + Duration::from_secs(3600));
+    rig.tell(&["u1"], "later", json!({})).await;
+    assert_eq!(stream.titles(1).await, ["later"]);
+    assert_eq!(rig.pages("user=u1").await.concat().first().unwrap(), "later");
+}
+
 #[tokio::test]
 async fn an_identifier_is_a_place_to_resume_from_and_nonsense_is_none() {
     let rig = Rig::start().await;

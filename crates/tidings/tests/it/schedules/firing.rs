@@ -152,6 +152,68 @@ async fn what_comes_by_again_is_on_time() {
     assert_eq!(process.activate(at("2026-03-01T10:00:06Z")).await.unwrap().fired, 1);
 }
 
+/// Looks every second of a time, by a wall clock that is `ahead` of it.
+async fn pass(process: &Schedules, seconds: std::ops::Range<u64>, ahead: i64) -> usize {
+    let mut fired = 0;
+    for second in seconds {
+        let now = at("2026-03-01T12:00:00Z").as_second() + i64::try_from(second).unwrap() + ahead;
+        let now = Timestamp::from_second(now).unwrap();
+        fired += process.look(now, std::time::Duration::from_secs(second)).await.unwrap().fired;
+    }
+    fired
+}
+
+// S002-66: a clock that is two hours ahead for some seconds makes no burst, and nothing is lost or doubled after it.
+#[tokio::test]
+async fn a_clock_that_was_ahead_for_some_seconds_follows_the_policy_and_goes_on() {
+    // What the two hours make up for, beside the runs of those seconds.
+    for (missed, made_up) in [("skip", 0), ("once", 1), ("all", 100)] {
+        let world = World::new();
+        world.put("hello", every("2s", missed), "2026-03-01T12:00:00Z").await;
+        let process = world.started(at("2026-03-01T12:00:00Z"));
+        assert_eq!(pass(&process, 0..11, 0).await, 5, "{missed}");
+        let ahead = pass(&process, 11..15, 7200).await;
+        assert!((made_up + 2..=made_up + 3).contains(&ahead), "{missed}: {ahead}");
+        // Right again: the four runs that it has not come by, at once and no later.
+        assert_eq!(pass(&process, 15..16, 0).await, 2, "{missed}: 12 and 14");
+        assert_eq!(pass(&process, 16..41, 0).await, 13, "{missed}");
+        let messages = world.messages().await;
+        let runs: std::collections::BTreeSet<_> = messages.iter().map(|message| message.message_id.clone()).collect();
+        assert_eq!((runs.len(), messages.len()), (20 + ahead, 20 + ahead), "{missed}");
+    }
+}
+
+// S002-66: two hours back, with the process going on.
+#[tokio::test]
+async fn a_clock_set_back_while_it_runs_loses_and_doubles_nothing() {
+    for missed in ["skip", "once", "all"] {
+        let world = World::new();
+        world.put("hello", every("2s", missed), "2026-03-01T11:59:00Z").await;
+        let process = world.started(at("2026-03-01T12:00:00Z"));
+        pass(&process, 0..1, 0).await;
+        let before = world.messages().await.len();
+        assert_eq!(pass(&process, 1..21, 0).await, 10, "{missed}");
+        // Before the schedule was made, and nothing to do; then by what was done already; then on.
+        assert_eq!(pass(&process, 21..41, -7200).await, 0, "{missed}");
+        assert_eq!(pass(&process, 41..61, -30).await, 5, "{missed}: 22 to 30");
+        assert_eq!(world.messages().await.len(), before + 15, "{missed}");
+        let fired = world.fired("hello").await;
+        let from_two = fired.iter().filter(|at| at.as_str() > "2026-03-01T12:00:01Z").count();
+        assert_eq!(from_two, 15, "{missed}: what was made stays in the history");
+    }
+}
+
+// S002-66: a small step is a clock being set right.
+#[tokio::test]
+async fn a_step_of_some_seconds_skips_nothing() {
+    let world = World::new();
+    world.put("hello", every("2s", "skip"), "2026-03-01T12:00:00Z").await;
+    let process = world.started(at("2026-03-01T12:00:00Z"));
+    assert_eq!(pass(&process, 0..11, 0).await, 5);
+    assert_eq!(pass(&process, 11..12, 9).await, 5);
+    assert_eq!(pass(&process, 12..31, 0).await, 5);
+}
+
 // S002-66: every minute of both nights in Berlin.
 #[tokio::test]
 async fn daylight_saving_makes_one_run_a_day() {

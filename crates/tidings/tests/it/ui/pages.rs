@@ -86,6 +86,13 @@ async fn an_event_a_message_and_a_trace_lead_to_each_other() {
     ] {
         assert_eq!(visitor.get(&format!("/ui/find?q={wanted}")).await.expect(303).header("location"), place);
     }
+    let (long, longer) = ("x".repeat(1025), "x".repeat(5000));
+    for page in ["incidents", "tickets", "events", "messages", "rules", "schedules"] {
+        for id in [&long, &longer] {
+            visitor.get(&format!("/ui/{page}/{id}")).await.expect(404);
+        }
+    }
+    visitor.get(&format!("/ui/alerts?correlationId={}", "%F0%9F%98%80".repeat(256))).await.expect(400);
     for path in ["/ui/events/none", "/ui/messages/none", "/ui/rules/none", "/ui/schedules/none"] {
         visitor.get(path).await.expect(404);
     }
