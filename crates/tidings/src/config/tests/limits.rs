@@ -73,6 +73,7 @@ fn topics_are_1_to_64_characters() {
     }
 }
 
+// S002-73: DynamoDB removes what has expired without asking; nobody is left to believe that it was kept.
 #[test]
 fn an_archive_needs_the_embedded_store() {
     let text = |engine: &str| format!("store.engine = \"{engine}\"\nretention.archive = [\"events\"]\n");

@@ -1,13 +1,9 @@
 //! The tables on DynamoDB: the seeds' four as the seeds have them.
 
 use serde_json::{Value, json};
-use tidings::app::StartError;
 use tidings::config::Stage;
 use tidings::engine;
 use tidings_dynamodb::tables::cloudformation;
-
-use crate::support::engines;
-use crate::support::server::{clock, config, surroundings};
 
 fn hash(name: &str) -> Value {
     json!({ "AttributeName": name, "KeyType": "HASH" })
@@ -80,17 +76,4 @@ fn the_seeds_tables_are_as_the_seeds_have_them() {
     assert_eq!(index(&tickets, GLOBAL, "CallerIdIndex"), keys("caller_id", "created_at"));
     let tags = json!([{ "Key": "Environment", "Value": "PoC" }, { "Key": "Project", "Value": "AI-L1-Support" }]);
     assert_eq!(tickets["Tags"], tags);
-}
-
-// S002-73: DynamoDB removes what has expired without asking; nobody is left to believe that it was kept.
-#[tokio::test]
-async fn an_archive_is_refused_where_the_tables_expire_by_themselves() {
-    let (data, clock) = (tempfile::tempdir().unwrap(), clock());
-    let mut config = config(data.path());
-    config.store.engine = tidings::config::store::Engine::DynamoDb;
-    config.store.region = Some("eu-west-1".to_owned());
-    config.store.endpoint = Some(engines::endpoint());
-    config.retention.archive = vec!["messages".to_owned()];
-    let refused = tidings::app::App::open(config, surroundings(&clock)).await.err();
-    assert!(matches!(&refused, Some(StartError::Unsupported(why)) if why.contains("retention.archive")), "{refused:?}");
 }
