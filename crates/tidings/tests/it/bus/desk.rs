@@ -159,7 +159,7 @@ fn the_command_line_lists_peeks_resubmits_and_purges() {
     assert!(all.starts_with("1 dead letters"), "{all}");
     let purged = run(directory.path(), &["queues", "purge", "scans"]).expect(0).stdout;
     assert!(purged.starts_with("2 messages"), "{purged}");
-    run(directory.path(), &["queues", "peek", "a/b/c"]).expect(1);
+    run(directory.path(), &["queues", "peek", "a/b/c"]).expect(2);
     run(directory.path(), &["queues", "peek", "none"]).expect(1);
     served.stop();
 }
