@@ -72,13 +72,3 @@ fn topics_are_1_to_64_characters() {
         assert_eq!(crate::config::Config::parse(&text, super::variables(&[])).is_ok(), fits, "{length}");
     }
 }
-
-// S002-73: DynamoDB removes what has expired without asking; nobody is left to believe that it was kept.
-#[test]
-fn an_archive_needs_the_embedded_store() {
-    let text = |engine: &str| format!("store.engine = \"{engine}\"\nretention.archive = [\"events\"]\n");
-    good(&text("embedded"));
-    let problems = bad(&text("dynamodb"));
-    let problem = problems.iter().next().unwrap();
-    assert_eq!((problem.key.as_str(), problem.line), ("retention.archive", Some(2)), "{problems}");
-}

@@ -1,7 +1,7 @@
 //! The tables on DynamoDB: the seeds' four as the seeds have them.
 
 use serde_json::{Value, json};
-use tidings::config::Stage;
+use tidings::config::{Config, Stage};
 use tidings::engine;
 use tidings_dynamodb::tables::cloudformation;
 
@@ -76,4 +76,14 @@ fn the_seeds_tables_are_as_the_seeds_have_them() {
     assert_eq!(index(&tickets, GLOBAL, "CallerIdIndex"), keys("caller_id", "created_at"));
     let tags = json!([{ "Key": "Environment", "Value": "PoC" }, { "Key": "Project", "Value": "AI-L1-Support" }]);
     assert_eq!(tickets["Tags"], tags);
+}
+
+// S002-73: DynamoDB removes what has expired without asking; nobody is left to believe that it was kept.
+#[test]
+fn an_archive_is_refused_where_the_tables_expire_by_themselves() {
+    let text = |engine: &str| format!("store.engine = \"{engine}\"\nretention.archive = [\"messages\"]\n");
+    Config::parse(&text("embedded"), std::iter::empty()).unwrap();
+    let problems = Config::parse(&text("dynamodb"), std::iter::empty()).unwrap_err();
+    let problem = problems.iter().next().unwrap();
+    assert_eq!((problem.key.as_str(), problem.line), ("retention.archive", Some(2)), "{problems}");
 }
