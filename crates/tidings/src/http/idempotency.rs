@@ -8,10 +8,8 @@
 //! An answer may hold a secret that is kept nowhere else (a new token), so it is stored encrypted with a key that is
 //! made from the caller's own token, of which the store has only a hash.
 
-use std::sync::LazyLock;
-
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};

@@ -157,17 +157,22 @@ async fn a_backup_made_while_events_arrive_restores_to_a_working_server() {
     assert_eq!(after.get("/audit-log/verify").await.json()["ok"], true);
 }
 
-// SX-23: half a backup, or something else, is refused and leaves nothing behind.
-#[test]
-fn a_damaged_backup_is_refused() {
-    let directory = tempdir().unwrap();
-    let at = directory.path();
+/// The backup of a server with 200 events, in the file `whole`.
+fn backed_up(at: &std::path::Path) -> Vec<u8> {
     let server = Served::start(at);
     let events: String = (0..200).map(|n| format!("{{\"eventId\":\"{n}\",\"eventType\":\"a\"}}\n")).collect();
     run_with_input(at, &["send", "-"], &events).expect(0);
     run(at, &["backup", "whole"]).expect(0);
     drop(server);
-    let whole = std::fs::read(at.join("whole")).unwrap();
+    std::fs::read(at.join("whole")).unwrap()
+}
+
+// SX-23: half a backup, or something else, is refused and leaves nothing behind.
+#[test]
+fn a_damaged_backup_is_refused() {
+    let directory = tempdir().unwrap();
+    let at = directory.path();
+    let whole = backed_up(at);
     let mut changed = whole.clone();
     let middle = changed.len() / 2;
     changed[middle] ^= 1;
@@ -190,12 +195,7 @@ fn a_restore_that_was_broken_off_is_found_and_done_again() {
     use std::io::Write;
     let directory = tempdir().unwrap();
     let at = directory.path();
-    let server = Served::start(at);
-    let events: String = (0..200).map(|n| format!("{{\"eventId\":\"{n}\",\"eventType\":\"a\"}}\n")).collect();
-    run_with_input(at, &["send", "-"], &events).expect(0);
-    run(at, &["backup", "whole"]).expect(0);
-    drop(server);
-    let whole = std::fs::read(at.join("whole")).unwrap();
+    let whole = backed_up(at);
     rustix::fs::mknodat(
         rustix::fs::CWD,
         at.join("pipe"),
