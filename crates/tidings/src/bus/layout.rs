@@ -274,38 +274,6 @@ pub fn count<'a>(entity_generation: &str, deltas: impl IntoIterator<Item = (&'a 
     if changes.is_empty() { None } else { Some(Write::update(table(), counts_key(entity_generation), changes)) }
 }
 
-/// Makes one write of those that count for the same entity: several parts may send to it in one transaction, and an
-/// item may be written only once in it. The first stays where it is.
-pub fn join_counts(writes: &mut Vec<Write>) {
-    let counts = |write: &Write| match write {
-        Write::Update { table: of, key, .. } if of.name() == table().name() => Some(key.clone()),
-        _ => None,
-    };
-    let mut place = 0;
-    while let Some(write) = writes.get(place) {
-        let first = counts(write).and_then(|key| {
-            writes.iter().take(place).position(|earlier| counts(earlier).is_some_and(|known| known == key))
-        });
-        let Some(first) = first else {
-            place += 1;
-            continue;
-        };
-        if let (Write::Update { changes: more, .. }, Some(Write::Update { changes, .. })) =
-            (writes.remove(place), writes.get_mut(first))
-        {
-            more.into_iter().for_each(|change| join(changes, change));
-        }
-    }
-}
-
-fn join(changes: &mut Vec<Change>, change: Change) {
-    let same = |known: &&mut Change| matches!((known, &change), (Change::Add(a, _), Change::Add(b, _)) if a == b);
-    match (changes.iter_mut().find(same), &change) {
-        (Some(Change::Add(_, sum)), Change::Add(_, by)) => *sum += by,
-        _ => changes.push(change),
-    }
-}
-
 /// Forgets what is counted in a line whose messages go; what was counted for ever goes on with its successor.
 #[must_use]
 pub fn pass_counts(entity_generation: &str, from: &str, to: &str, counts: &Delta) -> Write {
@@ -350,27 +318,4 @@ pub fn trash_both(one: &str, other: &str) -> Write {
 pub fn trash_topic(path: &str, generation: &str) -> Write {
     let item = Item::new().with("line", TRASH).with("at", format!("topic#{generation}"));
     Write::put(table(), item.with("path", path).with("topic", generation))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_of_one_entity_become_one_write() {
-        let delta = |waiting| Delta { waiting, incoming: 1, ..Delta::default() };
-        let one = count("e", [(&"g".to_owned(), &delta(1))]).unwrap();
-        let two = count("e", [(&"g".to_owned(), &delta(2)), (&"h".to_owned(), &delta(1))]).unwrap();
-        let other = count("f", [(&"g".to_owned(), &delta(1))]).unwrap();
-        let mut writes = vec![trash("x"), one, other.clone(), two];
-        join_counts(&mut writes);
-        let joined = Write::update(
-            table(),
-            counts_key("e"),
-            [("g.waiting", 3), ("g.incoming", 2), ("h.waiting", 1), ("h.incoming", 1)]
-                .map(|(name, by)| Change::Add(name.into(), by))
-                .into(),
-        );
-        assert_eq!(writes, [trash("x"), joined, other]);
-    }
 }

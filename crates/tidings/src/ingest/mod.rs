@@ -1,5 +1,6 @@
 //! The way in: adapters turn what comes over the wire into envelopes; `Ingest` makes each one durable, once.
 
+mod counts;
 mod read;
 
 use std::collections::{BTreeSet, HashMap};
@@ -317,8 +318,13 @@ impl Ingest {
         writes.extend(caused);
         noted.companions = writes.len();
         writes.extend(with.writes.iter().cloned());
-        // Rules may send to where the event itself goes.
-        crate::bus::layout::join_counts(&mut writes);
+        // Rules may send to where the event itself goes, and make messages beside one that ends with the event.
+        let gone = counts::join(&mut writes);
+        let now_at = |place: usize| place - gone.iter().filter(|gone| **gone < place).count();
+        noted.companions = now_at(noted.companions);
+        if let Some(reacted) = &mut noted.reacted {
+            reacted.markers.iter_mut().for_each(|(place, _)| *place = now_at(*place));
+        }
         Ok((writes, noted))
     }
 

@@ -64,6 +64,28 @@ async fn a_target_that_is_gone_is_not_called_again() {
     assert_eq!(hook.asked().iter().filter(|asked| asked.path == "/gone").count(), 2);
 }
 
+// SX-14: a message that ends with a 410 and the one that tells of it are counted in one transaction, whichever of the
+// counter's few parts each of them falls to.
+#[tokio::test]
+async fn many_targets_that_are_gone_all_end() {
+    let hook = Server::start(|_| Reply::status(410)).await;
+    let server = hooks().await;
+    let mut made = Vec::new();
+    for n in 0..24 {
+        made.push(store(&server.services, "webhook", json!({ "url": hook.url(&format!("/gone/{n}")) })).await);
+    }
+    Deliverer::new(&server.services, "webhook").drain().await.unwrap();
+    for message in &made {
+        assert_eq!(status_of(&server.services, message).await, "failed");
+    }
+    assert_eq!(hook.asked().len(), 24);
+    let disabled = server.client().get("/channels/webhook/disabled").await.expect(200).json();
+    assert_eq!(disabled["items"].as_array().unwrap().len(), 24);
+    let metrics = server.client().get("/api/metrics").await.expect(200).json();
+    let counts = &metrics["counts"];
+    assert_eq!((&counts["failed"], &counts["created"]), (&json!(24), &json!(24)), "{metrics}");
+}
+
 // SX-14: nothing vanishes.
 #[tokio::test]
 async fn a_queue_that_is_not_there_fails_its_messages_with_a_dead_letter() {
