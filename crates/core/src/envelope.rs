@@ -235,24 +235,16 @@ pub fn read_time(json: &str) -> Result<Timestamp, String> {
     const BAD: &str =
         "must be a time as in \"2026-01-31T12:00:00Z\", from 1970 to 9999-12-30, to the nanosecond at most";
     let at = if let Ok(text) = serde_json::from_str::<String>(json) {
-        let at = text.parse::<Timestamp>().map_err(|_| BAD.to_owned())?;
-        if !is_offset_of_a_day(&text) {
-            return Err("must be a time whose offset from UTC is less than a day".to_owned());
-        }
-        at
+        time::read(&text).ok_or_else(|| match text.parse::<Timestamp>() {
+            Ok(_) => "must be a time whose offset from UTC is less than a day".to_owned(),
+            Err(_) => BAD.to_owned(),
+        })?
     } else {
         let number: f64 = serde_json::from_str(json).map_err(|_| BAD.to_owned())?;
         epoch(json, number).ok_or_else(|| BAD.to_owned())?
     };
     let year = at.to_zoned(jiff::tz::TimeZone::UTC).year();
     if (1970..=9999).contains(&year) { Ok(at) } else { Err("must lie between the years 1970 and 9999".to_owned()) }
-}
-
-/// Whether the offset in a time, if it has one, has hours as a day has.
-fn is_offset_of_a_day(text: &str) -> bool {
-    let clock = text.split_once(['T', 't', ' ']).map_or("", |(_, clock)| clock);
-    let offset = clock.split_once(['+', '-']).map_or("", |(_, offset)| offset);
-    offset.get(..2).and_then(|hours| hours.parse::<u8>().ok()).is_none_or(|hours| hours < 24)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the magnitude is checked, and fractions below 1 ns do not matter")]

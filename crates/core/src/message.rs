@@ -196,6 +196,12 @@ impl Delivery {
         self.status == Status::Processing && self.attempts.last().is_some_and(|last| last.ended_at.is_none())
     }
 
+    /// How often it was tried, whether or not all attempts are still kept.
+    #[must_use]
+    pub fn tries(&self) -> u32 {
+        self.attempts.last().map_or(0, |last| last.number)
+    }
+
     fn queue(&mut self) -> Result<Vec<Action>, Conflict> {
         self.advance(Status::Queued, "queued")?;
         Ok(Vec::new())
@@ -248,7 +254,7 @@ impl Delivery {
             Verdict::Retry { after, error, code } => {
                 self.close(AttemptOutcome::Transient, now, Some(&error), code);
                 let Some(delay) = policy.delay_after(self.retry_count + 1, random, after) else {
-                    return Ok(self.give_up(format!("{error} (after {} attempts)", self.attempts.len())));
+                    return Ok(self.give_up(format!("{error} (after {} attempts)", self.tries())));
                 };
                 let at = now.saturating_add(delay).unwrap_or(Timestamp::MAX);
                 self.retry_count += 1;

@@ -52,6 +52,16 @@ impl Clock for ManualClock {
     }
 }
 
+/// The instant that somebody names as ISO 8601 text. One whose offset from UTC is a day or more is none: it would mean
+/// another day than the one it names.
+#[must_use]
+pub fn read(text: &str) -> Option<Timestamp> {
+    let at = text.parse().ok()?;
+    let clock = text.split_once(['T', 't', ' ']).map_or("", |(_, clock)| clock);
+    let offset = clock.split_once(['+', '-']).map_or("", |(_, offset)| offset);
+    offset.get(..2).and_then(|hours| hours.parse::<u8>().ok()).is_none_or(|hours| hours < 24).then_some(at)
+}
+
 /// `2026-11-15T12:34:56.789Z`: UTC with exactly three decimals, so that text order is time order.
 #[must_use]
 pub fn iso_millis(at: Timestamp) -> String {
@@ -126,6 +136,22 @@ mod tests {
         });
         for at in ends.into_iter().chain(days).chain(around) {
             assert_eq!(iso_micros(at), format!("{at:.6}"));
+        }
+    }
+
+    #[test]
+    fn an_offset_is_less_than_a_day() {
+        for (text, good) in [
+            ("2027-01-16T12:00:00Z", true),
+            ("2027-01-16t12:00:00+23:59", true),
+            ("2027-01-16 12:00:00-23:59", true),
+            ("2027-01-16T12:00:00+24:00", false),
+            ("2027-01-16T12:00:00-25:00", false),
+            ("2027-01-16T12:00:00+2500", false),
+            ("2027-01-16T12:00:00", false),
+            ("2027-01-16", false),
+        ] {
+            assert_eq!(read(text).is_some(), good, "{text}");
         }
     }
 

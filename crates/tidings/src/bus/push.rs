@@ -64,7 +64,7 @@ impl Ending {
     #[must_use]
     pub fn of(message: &Message) -> Option<Self> {
         let delivery = &message.delivery;
-        let count = u32::try_from(delivery.attempts.len()).unwrap_or(u32::MAX);
+        let count = delivery.tries();
         match delivery.status {
             Status::Completed => Some(Self::Arrived(count.max(1))),
             Status::Failed => {

@@ -106,7 +106,7 @@ pub enum End {
 }
 
 fn read_time(text: &str, end: End) -> Option<Timestamp> {
-    let Some((first, last)) = days_of(text) else { return text.parse().ok() };
+    let Some((first, last)) = days_of(text) else { return tidings_core::time::read(text) };
     let instant = match end {
         End::Start => first.at(0, 0, 0, 0),
         End::Finish => last.at(23, 59, 59, 999_999_999),

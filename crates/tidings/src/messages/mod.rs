@@ -12,9 +12,11 @@ pub mod http;
 pub mod list;
 pub mod metrics;
 mod notice;
+pub mod payload;
 mod policies;
 pub mod quiet;
 pub mod record;
+mod shorter;
 mod signal;
 pub mod transition;
 pub mod types;
@@ -49,8 +51,8 @@ use crate::tickets::callers::Callers;
 const DAY_SECONDS: i64 = 86_400;
 /// Ends that a slow listener may have before it; then it looks for itself.
 const PUSHED: usize = 1024;
-/// Messages of one key that one call cancels.
-const MOST_OF_KEY: usize = 100;
+/// Messages of one key that are looked at together.
+const PAGE_OF_KEY: usize = 100;
 
 /// Adds what it wants to the transactions in which a message changes: an alert's booleans follow their message so.
 /// A message never does both in one transaction.
@@ -255,11 +257,17 @@ impl Messages {
         Ok(item.as_ref().is_some_and(same))
     }
 
-    /// The latest messages of a cancelling key, at most `MOST_OF_KEY`.
-    pub async fn of_key(&self, key: &str) -> Result<Vec<Stored>, Error> {
-        let query = Query::new(key).index("cancel_key-index").descending().limit(MOST_OF_KEY);
-        let page = self.store.query(&self.table, &query).await?;
-        page.items.into_iter().map(Stored::read).collect()
+    /// A page of the messages of a cancelling key, newest first: of those that have `ended`, or of the others. Among these
+    /// may be ended ones of an earlier version.
+    pub async fn of_key(
+        &self,
+        key: &str,
+        ended: bool,
+        after: Option<Item>,
+    ) -> Result<(Vec<Stored>, Option<Item>), Error> {
+        let query = Query::new(record::cancel_part(key, ended)).index("cancel_key-index").descending();
+        let page = self.store.query(&self.table, &query.limit(PAGE_OF_KEY).after(after)).await?;
+        Ok((page.items.into_iter().map(Stored::read).collect::<Result<_, _>>()?, page.next))
     }
 
     /// How a message is tried again.

@@ -23,6 +23,12 @@ pub const SCHEMA_VERSION: &str = "1.0";
 /// The channels a message can leave by.
 pub const CHANNELS: [&str; 7] = ["email", "ntfy", "webhook", "queue", "ticket", stream::CHANNEL, audit_log::CHANNEL];
 
+/// Copies of one mail; a rule's notice to more addresses is several messages. As many can be named when one is sent again.
+pub const COPIES: usize = 100;
+
+/// Before the key of a message that has ended; no key has it.
+const ENDED: char = '\u{1}';
+
 /// Partitions of `due-index` for each channel, so that none is hot on DynamoDB.
 pub const DUE_PARTS: u8 = 4;
 
@@ -190,6 +196,26 @@ impl Message {
         to.filter(|to| !self.recipients.contains_key(*to)).map(ToOwned::to_owned).collect()
     }
 
+    /// The message, or several of at most [`COPIES`] recipients each: every one has an item, in which what becomes of all
+    /// of them has room. Their ids follow from that of the first.
+    #[must_use]
+    pub fn parted(self) -> Vec<Self> {
+        let to = match self.target.get("to") {
+            Some(Json::Array(to)) if to.len() > COPIES => to.clone(),
+            _ => return vec![self],
+        };
+        let first = Uuid::parse_str(&self.message_id).unwrap_or_default();
+        let part = |(number, to): (usize, &[Json])| {
+            let mut part = self.clone();
+            part.target.insert("to".to_owned(), to.to_vec().into());
+            if number > 0 {
+                part.message_id = Uuid::new_v5(&first, number.to_string().as_bytes()).to_string();
+            }
+            part
+        };
+        to.chunks(COPIES).enumerate().map(part).collect()
+    }
+
     pub fn to_item(&self) -> Result<Item, Error> {
         let fixed = Item::new()
             .with("message_id", &self.message_id)
@@ -208,7 +234,6 @@ impl Message {
             .with_some("event_id", self.event_id.as_ref())
             .with_some("rule", self.rule.as_ref())
             .with_some("retry_of", self.retry_of.as_ref())
-            .with_some("cancel_key", self.cancel_key.as_ref())
             .with_some("schema_version", self.schema_version.as_ref());
         let mut item = self.moving()?;
         item.0.extend(fixed.0);
@@ -234,6 +259,7 @@ impl Message {
             .with_some("next_attempt_at", at(due))
             .with_some("deliver_at", (self.deliver_at > self.created_date).then(|| time::iso_millis(self.deliver_at)))
             .with_some("queued_at", at(self.queued_at))
+            .with_some("cancel_key", self.cancel_key.as_ref().map(|key| cancel_part(key, delivery.status.is_final())))
             .with_some("put_off_by", self.put_off_by.as_ref())
             .with_some("lease_owner", self.lease.as_ref().map(|lease| &lease.owner))
             .with_some("attempts", attempts)
@@ -250,6 +276,13 @@ impl Message {
 #[must_use]
 pub fn due_part(channel: &str, part: u8) -> String {
     format!("{channel}#{part}")
+}
+
+/// The partition of `cancel_key-index` for messages of a key: those that can still be called off are apart from those that
+/// have ended, of which a key may have any number.
+#[must_use]
+pub fn cancel_part(key: &str, ended: bool) -> String {
+    if ended { format!("{ENDED}{key}") } else { key.to_owned() }
 }
 
 /// As it comes back from the store.
@@ -291,7 +324,7 @@ fn read(item: &Item) -> Option<Message> {
         deliver_at: at("deliver_at").unwrap_or(created_date),
         retry_of: text("retry_of"),
         queued_at: at("queued_at"),
-        cancel_key: text("cancel_key"),
+        cancel_key: item.str("cancel_key").map(|key| key.trim_start_matches(ENDED).to_owned()),
         put_off_by: text("put_off_by"),
         lease,
         recipients: item.get("recipients").and_then(|value| value.to_record().ok()).unwrap_or_default(),

@@ -10,12 +10,25 @@ use tidings_store::{Change, Condition, Error, Item, Table, Value, Write};
 
 use super::counters::Tally;
 use super::record::{Message, key, to_millis};
-use super::{Follower, dead};
+use super::{Follower, dead, shorter};
 use crate::bus::push;
 
 /// What a change can take away from a message. Attributes that we do not know stay.
-const PASSING: [&str; 7] =
-    ["due", "next_attempt_at", "lease_owner", "error_message", "notification_id", "put_off_by", "deliver_at"];
+pub(super) const PASSING: [&str; 12] = [
+    "due",
+    "next_attempt_at",
+    "lease_owner",
+    "error_message",
+    "notification_id",
+    "put_off_by",
+    "deliver_at",
+    // Only in a shorter form.
+    "attempts",
+    "recipients",
+    "processing_started_at",
+    "processing_completed_at",
+    "queued_at",
+];
 
 /// A message as it was read.
 #[derive(Debug, Clone)]
@@ -113,15 +126,16 @@ impl Stored {
             let by = after.delivery.retry_count - before;
             more.extend(followers.iter().flat_map(|follower| follower.retried(&after, by)));
         }
+        // The letter has the message as it is kept.
+        let (write, item) = update(item, table, &mut after)?;
         for action in &actions {
             // One that stands for a message of the bus has its dead letter there.
             if let Action::DeadLetter { reason } = action
                 && !push::stands_for_another(&after)
             {
-                more.push(dead::letter(&after, reason, now)?);
+                more.push(dead::fitting_letter(&after, reason, now)?);
             }
         }
-        let (write, item) = update(item, table, &after)?;
         let mut writes = vec![write];
         writes.extend(more);
         Ok(Transition { after: Self { message: after, item }, writes, tally, actions })
@@ -140,7 +154,7 @@ impl Stored {
             _ => after.deliver_at = to_millis(until),
         }
         after.put_off_by = Some(hours.to_owned());
-        let (write, item) = update(item, table, &after)?;
+        let (write, item) = update(item, table, &mut after)?;
         let after = Self { message: after, item };
         Ok(Transition { after, writes: vec![write], tally: Tally::default(), actions: Vec::new() })
     }
@@ -153,14 +167,14 @@ fn touch(message: &mut Message, now: Timestamp) {
     message.revision = message.revision.saturating_add(1);
 }
 
-/// The update from what was read to `after`, and the item that it makes.
-fn update(mut item: Item, table: &Table, after: &Message) -> Result<(Write, Item), Error> {
+/// The update from what was read to `after`, and the item that it makes. What does not fit is left out of `after`.
+fn update(mut item: Item, table: &Table, after: &mut Message) -> Result<(Write, Item), Error> {
     let unchanged = |name: &'static str| match item.get(name) {
         Some(value) => Condition::Equals(name.into(), value.clone()),
         None => Condition::LacksAttribute(name.into()),
     };
     let condition = Condition::All(vec![Condition::Exists, unchanged("status"), unchanged("revision")]);
-    let new = after.moving()?;
+    let new = shorter::moving(after, &item)?;
     let mut changes = Vec::new();
     for name in PASSING.into_iter().filter(|name| new.get(name).is_none()) {
         if item.0.remove(name).is_some() {

@@ -10,6 +10,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value, json};
 use tidings_core::envelope::{FieldError, check_name};
 
+use super::payload;
 use crate::config::message_types::MessageType;
 
 /// Errors named in one answer.
@@ -66,8 +67,9 @@ impl Types {
             return vec![FieldError::new("message_type", message)];
         }
         // Validators take a value of their own kind; a payload is small.
+        let mut errors: Vec<_> =
+            payload::check(payload).err().map(|why| FieldError::new("payload", why)).into_iter().collect();
         let payload = Value::Object(payload.clone());
-        let mut errors = Vec::new();
         for validator in std::iter::once(&self.common).chain(kind.map(|kind| &kind.validator)) {
             for error in validator.iter_errors(&payload).take(MOST_ERRORS) {
                 let error = field_error(&error);

@@ -23,8 +23,10 @@ pub const TEMPLATE_FUEL: u64 = 10_000;
 pub const RENDERED_BYTES: usize = 64 * 1024;
 /// Characters of a rendered title.
 pub const TITLE_CHARS: usize = 500;
-/// Addresses of one mail, templates filled in.
+/// Addresses of one e-mail target, templates filled in.
 pub const MAIL_ADDRESSES: usize = 1_000;
+/// Bytes of an address with the name before it.
+pub const ADDRESS_BYTES: usize = 512;
 /// The longest window in which the same notice is not repeated: a week.
 pub const DEDUPE_SECONDS: u64 = 7 * 86_400;
 pub const URL_CHARS: usize = 2_048;

@@ -9,7 +9,7 @@ use tidings_core::time::Timestamp;
 use tidings_store::{Item, Write};
 use uuid::Uuid;
 
-use super::limits::{MAIL_ADDRESSES, TITLE_CHARS, URL_CHARS, USER_CHARS};
+use super::limits::{ADDRESS_BYTES, MAIL_ADDRESSES, TITLE_CHARS, URL_CHARS, USER_CHARS};
 use super::read::is_callable;
 use super::rule::{Recipients, Rule, Target};
 use super::template::{Fields, Template};
@@ -279,12 +279,17 @@ fn named(
 
 /// The addresses that templates give; of more than a mail can have, the first.
 fn addresses(field: &str, templates: &[Template], fields: &Fields, errors: &mut Vec<String>) -> Vec<String> {
-    let mut to = Vec::from_iter(named(field, "addresses", templates, fields, values::is_mailbox, errors));
+    let mut to = Vec::from_iter(named(field, "addresses", templates, fields, is_address, errors));
     if to.len() > MAIL_ADDRESSES {
         errors.push(format!("{field}: of {} addresses the first {MAIL_ADDRESSES} get a mail", to.len()));
         to.truncate(MAIL_ADDRESSES);
     }
     to
+}
+
+/// Whether a mail can go there: what stands before an address must not be longer than all the rest.
+fn is_address(text: &str) -> bool {
+    text.len() <= ADDRESS_BYTES && values::is_mailbox(text)
 }
 
 /// Whether a name can have an inbox.
@@ -321,7 +326,7 @@ fn default_text(event: &Occurrence<'_>) -> String {
             Value::Object(fields) if fields.is_empty() => return None,
             _ => value.to_string(),
         };
-        let value = short(&value, SHOWN_CHARS);
+        let (name, value) = (short(name, SHOWN_CHARS), short(&value, SHOWN_CHARS));
         Some(format!("{name}: {value}"))
     });
     let lines: Vec<String> = lines.take(SHOWN_FIELDS).collect();

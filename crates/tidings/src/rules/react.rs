@@ -175,7 +175,7 @@ impl Reactor {
                     }
                     match on_bus {
                         Some(prepared) => effects.bus.push(prepared),
-                        None => effects.messages.push(*message),
+                        None => effects.messages.extend(message.parted()),
                     }
                 }
                 Destination::Users(named) => {

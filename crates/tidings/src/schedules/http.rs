@@ -16,6 +16,8 @@ use crate::audit::Action;
 use crate::http::{CorrelationId, Json, JsonText, Problem, Route};
 use crate::tokens::{Caller, Scope};
 
+/// What a body may say of a schedule.
+const FIELDS: [&str; 8] = ["cron", "timezone", "every", "at", "message_type", "payload", "enabled", "missed"];
 /// Runs shown ahead.
 const NEXT_RUNS: usize = 5;
 
@@ -54,6 +56,7 @@ struct ScheduleBody {
     /// An instant in the future.
     at: Option<String>,
     message_type: String,
+    /// At most 262,144 bytes of JSON in 24 levels.
     payload: Option<Map<String, Value>>,
     /// Default true.
     enabled: Option<bool>,
@@ -180,13 +183,19 @@ pub async fn write(
             return Err(Problem::invalid(errors.collect()));
         }
     };
+    // What means nothing to us need not be kept, and could be of any size.
+    let said: Map<String, Value> = fields
+        .iter()
+        .filter(|(name, _)| FIELDS.contains(&name.as_str()))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
     let by = caller.name();
     for _ in 0..TRIES {
         let before = services.schedules.get(name).await?;
         refuse_file(before.as_ref())?;
         let known_at = before.as_ref().and_then(|before| before.definition.at.as_ref());
         let at = definition.at.as_ref().filter(|at| Some(*at) != known_at);
-        if at.and_then(|at| at.parse::<Timestamp>().ok()).is_some_and(|at| at <= now) {
+        if at.and_then(|at| time::read(at)).is_some_and(|at| at <= now) {
             return Err(Problem::invalid_field("at", "must be in the future"));
         }
         if before.is_none() && services.schedules.list().await?.len() >= MOST {
@@ -194,7 +203,7 @@ pub async fn write(
         }
         let (schedule, write) =
             services.schedules.writing(name, definition.clone(), Origin::Api, &by, before.as_ref(), now)?;
-        let action = Action::new("schedule.put", "schedule", name).details(json!({ "definition": fields }));
+        let action = Action::new("schedule.put", "schedule", name).details(json!({ "definition": said }));
         match services.audit.record_with(&by, &correlation.0, action, vec![write]).await {
             Ok(_) => {
                 services.schedules.notice_change();

@@ -10,7 +10,7 @@ use croner::parser::{CronParser, Seconds, Year};
 use jiff::fmt::temporal::Pieces;
 use jiff::tz::TimeZone;
 use tidings_core::envelope::FieldError;
-use tidings_core::time::Timestamp;
+use tidings_core::time::{self, Timestamp};
 
 use crate::config::duration;
 
@@ -66,13 +66,16 @@ impl Timing {
                 }
                 Err(error) => refuse("every", format!("must be a duration: {error}")),
             },
-            (None, None, Some(at)) => match at.parse::<Timestamp>() {
-                Ok(at) => Ok(Self::At(at)),
+            (None, None, Some(at)) => match time::read(at) {
+                Some(at) => Ok(Self::At(at)),
                 // It is written as an instant is, and there is none so far off.
-                Err(_) if Pieces::parse(at).is_ok_and(|pieces| pieces.offset().is_some()) => {
+                None if at.parse::<Timestamp>().is_ok() => {
+                    refuse("at", format!("must have an offset from UTC of less than a day, not {at:?}"))
+                }
+                None if Pieces::parse(at).is_ok_and(|pieces| pieces.offset().is_some()) => {
                     refuse("at", format!("must not be after 9999-12-30T22:00:00Z, as {at} is"))
                 }
-                Err(_) => refuse("at", format!("must be an instant like \"2027-01-01T08:00:00Z\", not {at:?}")),
+                None => refuse("at", format!("must be an instant like \"2027-01-01T08:00:00Z\", not {at:?}")),
             },
             _ => refuse("", "needs exactly one of `cron`, `every` and `at`".to_owned()),
         }

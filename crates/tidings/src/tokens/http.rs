@@ -157,7 +157,7 @@ fn read_new(fields: &Map<String, Value>, created_by: String, now: Timestamp) -> 
     };
     let expires_at = match fields.get("expires_at") {
         None | Some(Value::Null) => None,
-        Some(at) => match at.as_str().and_then(|at| at.parse::<Timestamp>().ok()).filter(|at| *at > now) {
+        Some(at) => match at.as_str().and_then(time::read).filter(|at| *at > now) {
             Some(at) => Some(at),
             None => {
                 errors.push(FieldError::new(

@@ -33,6 +33,7 @@ mod long_keys;
 mod messages;
 mod nodes;
 mod observability;
+mod offsets;
 mod openapi;
 mod processes;
 mod push;

@@ -99,7 +99,7 @@ fn time_span(text: &str) -> Option<f64> {
 /// RFC 1123, or ISO 8601.
 fn time(value: &Value) -> Result<Timestamp, String> {
     let text = value.as_str().unwrap_or_default();
-    let read = text.parse::<Timestamp>().ok().or_else(|| {
+    let read = tidings_core::time::read(text).or_else(|| {
         let zoned = jiff::fmt::rfc2822::DateTimeParser::new().parse_zoned(text).ok()?;
         Some(zoned.timestamp())
     });

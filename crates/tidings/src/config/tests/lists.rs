@@ -215,6 +215,32 @@ schema = { type = "object", properties = { build = { type = "string" } } }
     );
 }
 
+// SX-27: the file has the API's limits, so that a server that starts can store what it was given.
+#[test]
+fn a_scheduled_payload_has_its_limits() {
+    let schedule = |payload: serde_json::Value| {
+        format!("[[schedules]]\nname = \"s\"\nevery = \"15m\"\nmessage_type = \"reminder\"\npayload = '{payload}'\n")
+    };
+    let of_levels = |levels: usize| {
+        let inner = (1..levels).fold(serde_json::json!(1), |inner, _| serde_json::json!({ "a": inner }));
+        schedule(serde_json::json!({ "text": "x", "z": inner }))
+    };
+    good(&of_levels(23));
+    good(&of_levels(24));
+    check(&of_levels(25), &["tidings.toml:5: `schedules[0].payload` is nested deeper than 24 levels"]);
+    let of_bytes = |bytes: usize| schedule(serde_json::json!({ "text": "x", "z": "a".repeat(bytes - 19) }));
+    good(&of_bytes(262_143));
+    good(&of_bytes(262_144));
+    check(&of_bytes(262_145), &["tidings.toml:5: `schedules[0].payload` has 262145 bytes, at most 262144 are allowed"]);
+    let at = "[[schedules]]\nname = \"s\"\nat = \"2027-01-16T12:00:00+24:00\"\nmessage_type = \"reminder\"\npayload = { text = \"x\" }\n";
+    check(
+        at,
+        &[
+            "tidings.toml:3: `schedules[0].at` must have an offset from UTC of less than a day, not \"2027-01-16T12:00:00+24:00\"",
+        ],
+    );
+}
+
 // SX-06, SX-15
 #[test]
 fn overrides_and_quiet_hours_are_judged() {

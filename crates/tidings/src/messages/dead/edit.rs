@@ -5,11 +5,9 @@ use tidings_core::envelope::{FieldError, check_name};
 
 use crate::channel::{audit_log, stream};
 use crate::config::{Secret, values};
-use crate::messages::record::Message;
+use crate::messages::record::{COPIES, Message};
 use crate::messages::types::Types;
 
-/// Addresses of one e-mail.
-const MOST_RECIPIENTS: usize = 100;
 const NAME_CHARS: usize = 256;
 
 /// The changes; none of them: it is sent as it was.
@@ -69,6 +67,7 @@ impl Edit {
                 audit_log::CHANNEL if !payload.get(audit_log::ENTRY).is_some_and(Value::is_object) => {
                     errors.push(FieldError::new("payload.entry", "must be an entry of an audit log"));
                 }
+                // As large as what came in: whether an item holds it is seen when it is written.
                 stream::CHANNEL | audit_log::CHANNEL => {}
                 _ => errors.extend(types.check(&message.message_type, payload)),
             }
@@ -116,10 +115,10 @@ pub fn read_target(channel: &str, fields: &Map<String, Value>) -> Result<Target,
     let target = match channel {
         "email" => {
             let list = fields.get("to").and_then(Value::as_array).cloned().unwrap_or_default();
-            let good = (1..=MOST_RECIPIENTS).contains(&list.len())
-                && list.iter().all(|to| to.as_str().is_some_and(values::is_mailbox));
+            let good =
+                (1..=COPIES).contains(&list.len()) && list.iter().all(|to| to.as_str().is_some_and(values::is_mailbox));
             if !good {
-                return refuse("to", &format!("must be a list of 1 to {MOST_RECIPIENTS} e-mail addresses"));
+                return refuse("to", &format!("must be a list of 1 to {COPIES} e-mail addresses"));
             }
             json!({ "to": list })
         }

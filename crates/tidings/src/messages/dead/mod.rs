@@ -28,6 +28,8 @@ const LOOKED_AT: usize = 10_000;
 const JOBS_EVERY: Duration = Duration::from_secs(2);
 /// Bytes of a letter beside the message in it.
 const BESIDE_BYTES: usize = 6 * 1024;
+/// Attempts in a letter that has no room for its message.
+const LAST_ATTEMPTS: usize = 20;
 
 #[must_use]
 pub fn table() -> &'static Table {
@@ -112,14 +114,38 @@ pub async fn work(services: &Services) -> Result<(), Error> {
     clerk.activate(&services.audit, &*services.clock).await
 }
 
-/// The write that keeps a message that was given up, for as long as messages are kept from now on.
+/// The write that keeps a message that was given up, for as long as messages are kept from now on. Whether it has room is
+/// for the caller to see.
 ///
 /// # Errors
 ///
 /// If the message cannot be written.
 pub fn letter(message: &Message, reason: &str, now: Timestamp) -> Result<Write, Error> {
+    let whole = Value::M(message.to_item()?.0);
+    Ok(Write::put(table(), beside(message, reason, now).with("message", whole)))
+}
+
+/// The same for one that is where messages are: if it has no room in the letter, or is nested too deep for it, the letter
+/// has its last attempts instead.
+///
+/// # Errors
+///
+/// If the message cannot be written.
+pub fn fitting_letter(message: &Message, reason: &str, now: Timestamp) -> Result<Write, Error> {
+    let whole = message.to_item()?;
+    let is_deep = whole.0.iter().any(|(_, value)| value.depth() + 1 >= limits::NESTING);
+    let item = beside(message, reason, now);
+    if !is_deep && whole.size() + BESIDE_BYTES <= limits::ITEM_BYTES {
+        return Ok(Write::put(table(), item.with("message", Value::M(whole.0))));
+    }
+    let attempts = &message.delivery.attempts;
+    let last = attempts.get(attempts.len().saturating_sub(LAST_ATTEMPTS)..).unwrap_or_default();
+    Ok(Write::put(table(), item.with("attempts", Value::from_record(&last)?)))
+}
+
+fn beside(message: &Message, reason: &str, now: Timestamp) -> Item {
     let kept = message.ttl.saturating_sub(message.created_date.as_second());
-    let item = Item::new()
+    Item::new()
         .with("id", &message.message_id)
         .with("source", SOURCE)
         .with("time", iso_millis(now))
@@ -128,14 +154,7 @@ pub fn letter(message: &Message, reason: &str, now: Timestamp) -> Result<Write, 
         .with("message_type", &message.message_type)
         .with("stage", &message.stage)
         .with("correlation_id", &message.correlation_id)
-        .with("ttl", now.as_second().saturating_add(kept).max(message.ttl));
-    let whole = message.to_item()?;
-    let item = if whole.size() + BESIDE_BYTES <= limits::ITEM_BYTES {
-        item.with("message", Value::M(whole.0))
-    } else {
-        item.with("attempts", Value::from_record(&message.delivery.attempts)?)
-    };
-    Ok(Write::put(table(), item))
+        .with("ttl", now.as_second().saturating_add(kept).max(message.ttl))
 }
 
 /// The write that takes a letter away, if it is still there.
@@ -234,7 +253,7 @@ impl DeadLetter {
             "created_by": message.map(|message| message.created_by.as_str()),
             "payload": shown(message.map(|message| &message.payload)),
             "target": shown(message.map(|message| &message.target)),
-            "attempts": self.attempts.len(),
+            "attempts": self.attempts.last().map_or(0, |last| last.number),
             "code": self.attempts.last().and_then(|attempt| attempt.code),
         })
     }

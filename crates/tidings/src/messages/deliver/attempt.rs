@@ -23,7 +23,7 @@ use crate::channel::limiter::Health;
 use crate::ingest::{Arrival, Companions};
 use crate::messages::record::{Lease, to_millis};
 use crate::messages::transition::{Refused, Stored, Transition};
-use crate::messages::{Hold, Message};
+use crate::messages::{Hold, Message, dead};
 
 /// Added to the longest attempt: recording its outcome takes time, too.
 const LEASE_SPARE: Duration = Duration::from_secs(60);
@@ -31,6 +31,9 @@ const LEASE_SPARE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_millis(50);
 /// How often the outcome is recorded anew when the store is busy. After that the lease runs out, and it is sent again.
 const RECORD_TRIES: u32 = 5;
+
+/// Why a message is given up that has no room for an attempt.
+const TOO_LARGE: &str = "too large to be tried";
 
 /// No lease lasts longer.
 #[must_use]
@@ -82,7 +85,10 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>, 
             later => return Ok(Looked::untried(later)),
         }
         if let Some((until, hours)) = messages.quiet.until(&stored.message, now) {
-            let put_off = stored.put_off(&messages.table, until, hours, now)?;
+            let put_off = match stored.put_off(&messages.table, until, hours, now) {
+                Err(Error::Invalid(why)) => return give_up(desk, message_id, &why).await,
+                put_off => put_off?,
+            };
             match desk.ledger.enter(put_off.writes, put_off.tally).await {
                 Ok(()) => return Ok(Looked::untried(Some(until))),
                 Err(Error::Conflict { .. }) if !fresh => continue,
@@ -93,10 +99,12 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>, 
         if let Some(hold) = hold.take() {
             return Box::pin(attempt_at_once(desk, stored, hold, now)).await;
         }
-        match take_up(desk, stored, now).await? {
-            Some(taken) => break taken,
-            None if fresh => return Ok(Looked::untried(None)),
-            None => {}
+        match take_up(desk, stored, now).await {
+            Ok(Some(taken)) => break taken,
+            Ok(None) if fresh => return Ok(Looked::untried(None)),
+            Ok(None) => {}
+            Err(Error::Invalid(why)) => return give_up(desk, message_id, &why).await,
+            Err(error) => return Err(error),
         }
     };
     if taken.message.delivery.status != Status::Processing {
@@ -129,11 +137,33 @@ async fn attempt_at_once(desk: &Desk, stored: Stored, hold: Hold<'_>, now: Times
     };
     let (taken, sent) = tokio::join!(written, sending);
     let (sent, health) = sent?;
-    let due = match taken? {
-        Some(taken) => record(desk, taken, None, sent).await?,
-        None => None,
+    let due = match taken {
+        Ok(Some(taken)) => record(desk, taken, None, sent).await?,
+        // That it is being sent cannot be written down; what came of it can, once it has ended.
+        Err(Error::Invalid(_)) => match desk.services.messages.get(&message.message_id).await? {
+            Some(stored) => record(desk, stored, Some(now), sent).await?,
+            None => None,
+        },
+        taken => {
+            taken?;
+            None
+        }
     };
     Ok(Looked { health, due })
+}
+
+/// Ends a message that cannot be tried: its item has no room for an attempt. Only what somebody else or an earlier version
+/// wrote is so large.
+async fn give_up(desk: &Desk, message_id: &str, why: &str) -> Result<Looked, Error> {
+    let now = desk.services.clock.now();
+    let stored = desk.services.messages.get(message_id).await?;
+    let Some(stored) = stored.filter(|stored| stored.message.due_at().is_some_and(|due| due <= now)) else {
+        return Ok(Looked::untried(None));
+    };
+    tracing::error!(message_id, why, "a message is too large to be sent");
+    let began = (!stored.message.delivery.in_flight()).then_some(now);
+    let sent = Sent { outcome: Outcome::reject(TOO_LARGE), recipients: stored.message.recipients.clone() };
+    Ok(Looked::untried(record(desk, stored, began, sent).await?))
 }
 
 /// Hands a message to its channel, unless its target wants no more.
@@ -181,11 +211,14 @@ async fn record(desk: &Desk, taken: Stored, began: Option<Timestamp>, sent: Sent
         Outcome::Reject { disable_target: true, error, .. } => Some(error.clone()),
         _ => None,
     };
-    let verdict = Verdict::from(sent.outcome);
+    let mut verdict = Verdict::from(sent.outcome);
+    // Of the message and its letter alone.
+    let mut is_bare = false;
     let mut random = [0; 8];
     services.ids.random(&mut random);
     // A store over a network may have to be asked again, and not only to write.
     let spare = services.embedded.is_none().then(|| taken.clone());
+    let message_id = taken.message.message_id.clone();
     let mut taken = taken;
     for again in 0.. {
         let now = services.clock.now();
@@ -195,20 +228,31 @@ async fn record(desk: &Desk, taken: Stored, began: Option<Timestamp>, sent: Sent
             message.lease = None;
             message.recipients.clone_from(&sent.recipients);
         });
-        let Transition { writes, tally, actions, after } = match transition {
+        let Transition { mut writes, tally, actions, after } = match transition {
             Ok(transition) => transition,
             Err(Refused::Conflict(_)) => return Ok(None),
+            // There is no room for one more attempt; that this one was made has room.
+            Err(Refused::Store(Error::Invalid(why))) if matches!(verdict, Verdict::Retry { .. }) => {
+                tracing::error!(message_id, why, "a message is too large to be tried again");
+                verdict = given_up(verdict);
+                let Some(stored) = services.messages.get(&message_id).await? else { return Ok(None) };
+                taken = stored;
+                continue;
+            }
             Err(Refused::Store(error)) => return Err(error),
         };
+        if is_bare {
+            writes
+                .retain(|write| [services.messages.table.name(), dead::table().name()].contains(&write.table().name()));
+        }
         let due = actions.iter().find_map(|action| if let Action::RetryAt(at) = action { Some(*at) } else { None });
         let stored = match &gone {
-            Some(reason) => {
+            Some(reason) if !is_bare => {
                 let writes = writes.into_iter().chain(tally.writes()).collect();
                 disable(services, &after.message, reason, writes, now).await
             }
-            None => desk.ledger.enter(writes, tally).await,
+            _ => desk.ledger.enter(writes, tally).await,
         };
-        let message_id = &after.message.message_id;
         match stored {
             Ok(()) => {
                 count(services, &after.message);
@@ -227,16 +271,32 @@ async fn record(desk: &Desk, taken: Stored, began: Option<Timestamp>, sent: Sent
                 tokio::time::sleep(Duration::from_millis(20) * 2_u32.pow(again)).await;
                 taken = match &spare {
                     Some(spare) => spare.clone(),
-                    None => match services.messages.get(message_id).await? {
+                    None => match services.messages.get(&message_id).await? {
                         Some(stored) => stored,
                         None => return Ok(None),
                     },
                 };
             }
+            // What was sent is not sent again because of what others would have written with it.
+            Err(error @ Error::Invalid(_)) if !is_bare => {
+                tracing::error!(%error, message_id, "an outcome is recorded without what follows from it");
+                is_bare = true;
+                let Some(stored) = services.messages.get(&message_id).await? else { return Ok(None) };
+                taken = stored;
+            }
             Err(error) => return Err(error),
         }
     }
     Ok(None)
+}
+
+/// The same without another attempt.
+fn given_up(verdict: Verdict) -> Verdict {
+    match verdict {
+        // Without its code, by which a policy might want another one.
+        Verdict::Retry { error, .. } => Verdict::Reject { error: format!("{TOO_LARGE} again: {error}"), code: None },
+        verdict => verdict,
+    }
 }
 
 /// Counts a message that has ended, and how long it took from the moment it was to go.

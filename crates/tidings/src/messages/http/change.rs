@@ -18,8 +18,15 @@ use crate::bus::push;
 use crate::http::{CorrelationId, Json, JsonText, Problem};
 use crate::messages::Message;
 use crate::messages::dead;
-use crate::messages::transition::Refused;
+use crate::messages::transition::{Refused, Stored};
 use crate::tokens::Caller;
+
+/// Messages that one call by a key cancels, about; repeated, it goes on.
+const MOST_CANCELLED: usize = 10_000;
+/// Of those that were not cancelled, how many are named.
+const MOST_TOO_LATE: usize = 100;
+/// How often a message that changes meanwhile is looked at.
+const TRIES: usize = 5;
 
 pub(super) async fn retry(
     State(services): State<Services>,
@@ -47,6 +54,10 @@ pub async fn send_again(
         return Err(Problem::conflict(detail));
     }
     let again = services.messages.again(&failed, created_by(caller), new_id, services.clock.now());
+    // Only what an earlier version took leaves no room for the id of the one before.
+    if again.to_item().and_then(|item| services.messages.table.check_item(&item)).is_err() {
+        return Err(Problem::conflict("the message is too large to be sent again"));
+    }
     let action = Action::new("message.retry", "message", &failed.message_id)
         .details(serde_json::json!({ "message_id": again.message_id }));
     let mut writes = services.messages.creation(std::slice::from_ref(&again))?;
@@ -126,30 +137,64 @@ pub(super) async fn cancel_by_key(
     let key = read::cancel_key(&body.object()?).map_err(|error| Problem::invalid(vec![error]))?;
     let key = key.ok_or_else(|| Problem::invalid_field("key", "is required"))?;
     let messages = &services.messages;
-    let mut answer = CancelAnswer { cancelled: Vec::new(), too_late: Vec::new() };
-    for stored in messages.of_key(&key).await? {
-        let id = stored.message.message_id.clone();
-        let _hold = messages.holds.hold(&id).await;
-        let cancelled = match messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {}) {
-            Ok(transition) => {
-                let action = Action::new("message.cancel", "message", &id).details(serde_json::json!({ "key": key }));
-                let writes = transition.all_writes();
-                match services.audit.record_with(&caller.name(), &correlation.0, action, writes).await {
-                    Ok(_) => {
-                        services.metrics.tally.failed();
-                        true
-                    }
-                    Err(Error::Conflict { .. }) => false,
-                    Err(error) => return Err(error.into()),
-                }
+    let mut answer = CancelAnswer { cancelled: Vec::new(), too_late: Vec::new(), more: false };
+    // Before what is cancelled now is among them.
+    let (ended, _) = messages.of_key(&key, true, None).await?;
+    let mut after = None;
+    loop {
+        let (page, next) = messages.of_key(&key, false, after).await?;
+        for stored in page {
+            let id = stored.message.message_id.clone();
+            if cancel_one(&services, &caller, &correlation, &key, stored).await? {
+                answer.cancelled.push(id);
+            } else if answer.too_late.len() < MOST_TOO_LATE {
+                answer.too_late.push(id);
             }
-            Err(Refused::Conflict(_)) => false,
-            Err(Refused::Store(error)) => return Err(error.into()),
-        };
-        if cancelled { answer.cancelled.push(id) } else { answer.too_late.push(id) }
+        }
+        after = next;
+        answer.more = after.is_some() && answer.cancelled.len() >= MOST_CANCELLED;
+        if after.is_none() || answer.more {
+            break;
+        }
     }
+    let room = MOST_TOO_LATE.saturating_sub(answer.too_late.len());
+    answer.too_late.extend(ended.into_iter().take(room).map(|stored| stored.message.message_id));
     if answer.cancelled.is_empty() && answer.too_late.is_empty() {
         return Err(Problem::not_found("there is no message of this key, or it has expired"));
     }
     Ok(Json(StatusCode::OK, answer))
+}
+
+/// Whether a message was called off; else it is too late for that.
+async fn cancel_one(
+    services: &Services,
+    caller: &Caller,
+    correlation: &CorrelationId,
+    key: &str,
+    stored: Stored,
+) -> Result<bool, Problem> {
+    let messages = &services.messages;
+    let id = stored.message.message_id.clone();
+    let _hold = messages.holds.hold(&id).await;
+    let mut known = Some(stored);
+    for _ in 0..TRIES {
+        let Some(stored) = known else { return Ok(false) };
+        let transition = match messages.transition_of(stored, Input::Cancelled, services.clock.now(), |_| {}) {
+            Ok(transition) => transition,
+            Err(Refused::Conflict(_)) => return Ok(false),
+            Err(Refused::Store(error)) => return Err(error.into()),
+        };
+        let action = Action::new("message.cancel", "message", &id).details(serde_json::json!({ "key": key }));
+        let writes = transition.all_writes();
+        match services.audit.record_with(&caller.name(), &correlation.0, action, writes).await {
+            Ok(_) => {
+                services.metrics.tally.failed();
+                return Ok(true);
+            }
+            // It was put off, or in line: that is no reason to send it.
+            Err(Error::Conflict { .. }) => known = messages.get(&id).await?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use tidings_core::envelope::{FieldError, check_name};
 use tidings_core::json;
 use tidings_core::limits::CORRELATION_CHARS;
-use tidings_core::time::Timestamp;
+use tidings_core::time;
 
 use crate::http::{JsonText, Problem};
 use crate::messages::Request;
@@ -35,7 +35,7 @@ pub fn request(fields: &Map<String, Value>) -> Result<Request, Vec<FieldError>> 
     };
     let deliver_at = match fields.get("deliver_at") {
         None | Some(Value::Null) => None,
-        Some(at) => match at.as_str().and_then(|at| at.parse::<Timestamp>().ok()) {
+        Some(at) => match at.as_str().and_then(time::read) {
             Some(at) => Some(at),
             None => refuse(&mut errors, "deliver_at", "must be a time as in \"2026-01-31T12:00:00Z\""),
         },

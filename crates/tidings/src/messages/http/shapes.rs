@@ -13,7 +13,8 @@ use super::view::MessageView;
 pub(super) struct NewMessageBody {
     /// One of `GET /api/message-types`.
     message_type: String,
-    /// What the type's schema says; `topic` names another ntfy topic than the configured one.
+    /// What the type's schema says; `topic` names another ntfy topic than the configured one. At most 262,144 bytes of JSON
+    /// in 24 levels.
     payload: Map<String, Value>,
     /// `dev`, `stage` or `prod`; default the installation's.
     pub(super) stage: Option<String>,
@@ -35,8 +36,10 @@ pub(super) struct CancelBody {
 pub(super) struct CancelAnswer {
     /// Those that are not sent any more.
     pub(super) cancelled: Vec<String>,
-    /// Those that cannot be called back: sent, failed, or on their way this very moment.
+    /// Those that cannot be called back: sent, failed, or on their way this very moment. The latest 100 of them.
     pub(super) too_late: Vec<String>,
+    /// Whether there are more to be cancelled: one call cancels 10,000. Call again.
+    pub(super) more: bool,
 }
 
 #[derive(JsonSchema)]

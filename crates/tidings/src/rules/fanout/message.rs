@@ -51,7 +51,8 @@ impl Fanout {
                 // Who is left out has not heard it from this rule.
                 opened = windows.message(&mut message, |_| false).0;
             }
-            let chunk = Chunk { pieces: vec![Piece::Message(Box::new(message))], after: past.clone(), repeats };
+            let pieces = message.parted().into_iter().map(|part| Piece::Message(Box::new(part))).collect();
+            let chunk = Chunk { pieces, after: past.clone(), repeats };
             let mut writes = self.writes(job, &chunk)?;
             let moved = writes.remove(0);
             writes.insert(0, job.leaving_out(moved, &taken.left_out));

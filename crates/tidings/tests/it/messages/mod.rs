@@ -8,6 +8,7 @@ mod destinations;
 mod email;
 mod letters;
 mod life;
+mod limits;
 mod lists;
 mod metrics;
 mod ways;

@@ -79,6 +79,18 @@ async fn mistakes_are_named() {
     assert_eq!(put(&client, "a%23b", &never).await.bad_fields(), ["name", "cron"]);
 }
 
+// What means nothing to a schedule is neither kept nor in the way, however large it is.
+#[tokio::test]
+async fn what_is_not_part_of_a_schedule_is_not_kept() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let mut large = hello();
+    large["junk"] = "x".repeat(800_000).into();
+    put(&client, "large", &large).await.expect(201);
+    let log = client.get("/audit-log?entity=schedule").await.expect(200).json();
+    assert_eq!(log["items"][0]["details"], json!({ "definition": hello() }));
+}
+
 #[tokio::test]
 async fn scopes_are_demanded_and_the_file_keeps_its_own() {
     let text = "[[schedules]]\nname = \"filed\"\nevery = \"1h\"\nmessage_type = \"scheduled_hello\"\n\

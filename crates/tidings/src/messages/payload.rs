@@ -1,0 +1,100 @@
+//! What a payload may be, wherever it comes in: the API, batches, schedules, the dashboard, edits of dead letters. What is
+//! taken must still fit when attempts, recipients and a dead letter are written with it.
+
+use std::io;
+
+use serde_json::{Map, Value as Json};
+use tidings_store::{Error, Item, Value, limits};
+
+use super::dead;
+
+/// Bytes of a payload as JSON without blanks.
+pub const BYTES: usize = 256 * 1024;
+/// Levels of objects and lists, of which the payload itself is the first. An item has 32, and a dead letter has the
+/// message inside.
+pub const DEPTH: usize = 24;
+/// Bytes of it in the store, where a short number takes more than its digit. The rest of an item is for what is written
+/// later.
+const STORED_BYTES: usize = limits::ITEM_BYTES - 80 * 1024;
+
+/// # Errors
+///
+/// Why it cannot be taken, as the rest of a sentence that begins with its name.
+pub fn check(payload: &Map<String, Json>) -> Result<(), String> {
+    let bytes = json_bytes(payload);
+    if bytes > BYTES {
+        return Err(format!("has {bytes} bytes, at most {BYTES} are allowed"));
+    }
+    if !payload.values().all(|value| is_within(value, DEPTH - 1)) {
+        return Err(format!("is nested deeper than {DEPTH} levels"));
+    }
+    let words = |error: Error| match error {
+        Error::Invalid(why) => format!("cannot be stored: {why}"),
+        error => format!("cannot be stored: {error}"),
+    };
+    let value = Value::from_record(payload).map_err(words)?;
+    let stored = value.size();
+    if stored > STORED_BYTES {
+        return Err(format!("takes {stored} bytes in the store, at most {STORED_BYTES} are allowed"));
+    }
+    // Whatever else an item cannot hold.
+    dead::table().check_item(&Item::new().with("id", "payload").with("payload", value)).map_err(words)
+}
+
+fn json_bytes(payload: &Map<String, Json>) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // A tree of JSON can always be written, and nothing fails that only counts.
+    serde_json::to_writer(&mut count, payload).map_or(usize::MAX, |()| count.0)
+}
+
+/// Whether a value has at most so many levels.
+fn is_within(value: &Json, levels: usize) -> bool {
+    match value {
+        Json::Array(list) => levels > 0 && list.iter().all(|value| is_within(value, levels - 1)),
+        Json::Object(map) => levels > 0 && map.values().all(|value| is_within(value, levels - 1)),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fits(payload: Json) -> bool {
+        check(payload.as_object().unwrap()).is_ok()
+    }
+
+    /// Objects in objects, the outermost counted.
+    fn nested(levels: usize) -> Json {
+        (0..levels).fold(json!(1), |inner, _| json!({ "a": inner }))
+    }
+
+    // SX-27
+    #[test]
+    fn limits_hold_to_the_last_one() {
+        for (bytes, good) in [(BYTES - 1, true), (BYTES, true), (BYTES + 1, false)] {
+            // {"z":""} has 8.
+            assert_eq!(fits(json!({ "z": "a".repeat(bytes - 8) })), good, "{bytes}");
+        }
+        for (levels, good) in [(DEPTH - 1, true), (DEPTH, true), (DEPTH + 1, false)] {
+            assert_eq!(fits(nested(levels)), good, "{levels}");
+            let lists = (1..levels).fold(json!(1), |inner, _| json!([inner]));
+            assert_eq!(fits(json!({ "a": lists })), good, "{levels} of lists");
+        }
+        assert!(!fits(json!({ "a": vec![0; 130_000] })), "short numbers take more in the store");
+        assert!(!fits(json!({ "": 1 })) && !fits(json!({ "a": { "": 1 } })));
+    }
+}
