@@ -23,7 +23,7 @@ fn of_levels(levels: usize) -> Value {
 fn payloads() -> Vec<(Value, bool)> {
     let bytes = [-1, 0, 1].map(|more| (of_bytes(payload::BYTES.checked_add_signed(more).unwrap()), more <= 0));
     let levels = [-1, 0, 1].map(|more| (of_levels(payload::DEPTH.checked_add_signed(more).unwrap()), more <= 0));
-    let numbers = (json!({ "text": "x", "z": vec![0; 130_000] }), false);
+    let numbers = (json!({ "text": "x", "z": vec![7; 130_000] }), false);
     bytes.into_iter().chain(levels).chain([numbers, (of_levels(40), false)]).collect()
 }
 
