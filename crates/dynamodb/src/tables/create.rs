@@ -43,7 +43,8 @@ const PATIENCE: Policy = Policy {
 /// [`super::check`] compares; indexes that it lacks are added, its expiry and backups are switched on where they are
 /// off, so that a run which was cut short can be repeated, and a later version finds what it needs.
 pub async fn create(dynamo: &Dynamo, wanted: &[Wanted]) -> Result<Vec<Created>, Error> {
-    let retry = Retry { policy: PATIENCE, ids: dynamo.retry.ids.clone(), counters: dynamo.retry.counters.clone() };
+    let Retry { place, ids, counters, .. } = &dynamo.retry;
+    let retry = Retry { place: place.clone(), policy: PATIENCE, ids: ids.clone(), counters: counters.clone() };
     // Each takes seconds to become active, and none waits for another.
     let each = wanted.iter().map(|wanted| one(dynamo, &retry, wanted));
     stream::iter(each).buffered(AT_ONCE).try_collect().await

@@ -45,6 +45,7 @@ pub mod declared;
 mod deferred;
 pub mod definition;
 pub mod desk;
+pub mod doubts;
 pub mod entity;
 pub mod fanout;
 pub mod fence;
