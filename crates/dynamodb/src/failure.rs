@@ -1,7 +1,7 @@
 //! What an error of the SDK means: whether anything may have been written, and whether to try again.
 
 use aws_sdk_dynamodb::config::http::HttpResponse;
-use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use tidings_store::Error;
 
 /// Why an attempt gave no result.
@@ -39,7 +39,7 @@ where
     E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
 {
     let SdkError::ServiceError(answer) = &error else {
-        let text = format!("{what}: {}", DisplayErrorContext(&error));
+        let text = format!("{what}: {}", causes(&error));
         return match error {
             SdkError::ConstructionFailure(_) => Failure::Final(failed(text)),
             _ => Failure::Unknown(text),
@@ -62,6 +62,20 @@ where
     } else {
         Failure::Final(failed(text))
     }
+}
+
+/// What happened, from the outside to the inside, each cause once.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text
 }
 
 /// An error whose whole story is in its text.

@@ -86,12 +86,18 @@ impl Dynamo {
         ids: Arc<dyn IdSource>,
     ) -> Result<Self, Error> {
         let counters = Arc::new(Counters::default());
+        let client = options.client().await?;
+        let place = match (&options.endpoint, client.config().region()) {
+            (Some(endpoint), _) => format!("DynamoDB at {endpoint}, as store.endpoint says"),
+            (None, Some(region)) => format!("DynamoDB in {region}"),
+            (None, None) => "DynamoDB".to_owned(),
+        };
         Ok(Self {
-            client: options.client().await?,
+            client,
             prefix: options.table_prefix.clone(),
             names: tables.iter().map(|table| table.name().to_owned()).collect(),
             clock,
-            retry: Retry { policy: options.retry, ids, counters },
+            retry: Retry { place, policy: options.retry, ids, counters },
             trouble: Trouble::default(),
         })
     }

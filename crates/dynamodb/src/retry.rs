@@ -35,6 +35,8 @@ impl Default for Policy {
 }
 
 pub struct Retry {
+    /// Who is asked, for the reader of an error.
+    pub place: String,
     pub policy: Policy,
     pub ids: Arc<dyn IdSource>,
     pub counters: Arc<Counters>,
@@ -70,7 +72,7 @@ impl Retry {
             let pause = self.up_to(most);
             if start.elapsed() + pause >= self.policy.budget {
                 return Err(match (unknown, busy) {
-                    (Some(why), _) => Error::Unreachable(why),
+                    (Some(why), _) => Error::Unreachable(format!("{} ({why})", self.place)),
                     (None, busy) => Error::Throttled(busy.unwrap_or_default()),
                 });
             }
@@ -104,7 +106,12 @@ mod tests {
     }
 
     fn retry(share: u8) -> Retry {
-        Retry { policy: Policy::default(), ids: Arc::new(Share(share)), counters: Arc::default() }
+        Retry {
+            place: "here".to_owned(),
+            policy: Policy::default(),
+            ids: Arc::new(Share(share)),
+            counters: Arc::default(),
+        }
     }
 
     fn busy() -> Result<(), Failure> {

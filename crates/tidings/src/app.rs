@@ -50,6 +50,9 @@ use crate::{push, schedules};
 use files::{appender, write_file, write_private};
 use listeners::{Listeners, bind};
 
+/// Where it is noted which token the first one was.
+const FIRST_TOKEN: &str = "first-administrator";
+
 /// What handlers and workers need; cheap to clone.
 #[derive(Clone)]
 pub struct Services(Arc<Parts>);
@@ -168,6 +171,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         schedules::table(),
         tickets::table(),
         tickets::alerts_table(),
+        tickets::correlation::table(),
         messages::counters::table(),
         messages::dead::table(),
         messages::dead::job::table(),
@@ -237,7 +241,7 @@ impl App {
         let workers = Workers::default();
         let bus = bus::open(&config, &store, &clock, &ids, workers.stopping(), nodes.as_ref()).await?;
         let (live, arrivals): (Live, Arc<inbox::Live>) = Default::default();
-        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
+        let rules = open::rules(&config, &store, &clock, &file_rules(&config)).await?;
         let callers = Arc::new(Callers::open(&*store, &*ids).await?);
         let messages = open::messages(&store, &config, &callers)?;
         let ingest = Ingest::new(
@@ -392,9 +396,12 @@ impl Services {
         }
     }
 
-    /// On the first start: the administrator's token, in a file that only the owner can read.
+    /// On the first start: the administrator's token, in a file that only the owner can read. Of nodes that start together
+    /// one makes it.
     async fn make_first_token(&self) -> Result<Option<PathBuf>, StartError> {
         let path = self.config.data_dir.join("admin.token");
+        // Read before the tokens: whoever is faster has changed it by the time of our write.
+        let made = secrets::noted(&*self.store, FIRST_TOKEN).await?;
         if !self.tokens.list().await?.is_empty() {
             return Ok(None);
         }
@@ -406,11 +413,25 @@ impl Services {
         };
         let (token, text, write) = self.tokens.make(new);
         // The file first: a crash in between leaves a token that does not work, and the next start makes another.
+        let before = std::fs::read_to_string(&path).ok();
         write_private(&path, &text).map_err(|source| StartError::Write { path: path.clone(), source })?;
         let action = Action::new("token.create", "token", &token.id)
             .details(serde_json::json!({ "name": token.name, "scopes": ["admin"] }));
         let correlation = self.ids.uuid(self.clock.now()).to_string();
-        self.audit.record_with("tidings", &correlation, action, vec![write]).await?;
+        let only = secrets::note(FIRST_TOKEN, &token.id, made.as_deref());
+        match self.audit.record_with("tidings", &correlation, action, vec![write, only]).await {
+            Ok(_) => {}
+            Err(tidings_store::Error::Conflict { .. }) => {
+                // Another node has made it, and the file there has it.
+                match before {
+                    Some(before) => write_private(&path, &before),
+                    None => std::fs::remove_file(&path),
+                }
+                .map_err(|source| StartError::Write { path, source })?;
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        }
         Ok(Some(path))
     }
 }

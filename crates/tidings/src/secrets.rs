@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
 use tidings_core::ids::IdSource;
-use tidings_store::{Error, Item, Key, KeyKind, Store, Table, Value, Write};
+use tidings_store::{Condition, Error, Item, Key, KeyKind, Store, Table, Value, Write};
 
 pub use vault::Vault;
 
@@ -47,4 +47,20 @@ pub async fn key(store: &dyn Store, ids: &dyn IdSource, name: &str) -> Result<[u
             Err(error) => return Err(error),
         }
     }
+}
+
+/// What is noted under a name, for what an installation does once.
+pub async fn noted(store: &dyn Store, name: &str) -> Result<Option<String>, Error> {
+    let item = store.get(table(), &Key::new(name)).await?;
+    Ok(item.and_then(|item| item.str("note").map(ToOwned::to_owned)))
+}
+
+/// The write that notes it, if nobody has noted anything else since `before` was read.
+#[must_use]
+pub fn note(name: &str, text: &str, before: Option<&str>) -> Write {
+    let unchanged = match before {
+        Some(before) => Condition::Equals("note".into(), before.into()),
+        None => Condition::NotExists,
+    };
+    Write::put(table(), Item::new().with("name", name).with("note", text)).when(unchanged)
 }

@@ -23,6 +23,7 @@ use crate::messages::deliver::senders::Senders;
 use crate::nodes::Nodes;
 use crate::nodes::forward::Forwarder;
 use crate::push::Push;
+use crate::rules::Rules;
 use crate::secrets::Vault;
 use crate::tickets::Tickets;
 use crate::tickets::callers::Callers;
@@ -63,6 +64,20 @@ pub fn idempotency(
 ) -> Idempotency {
     let hours = config.retention.idempotency_hours;
     Idempotency::new(Arc::clone(store), Arc::clone(clock), Arc::clone(ids), hours)
+}
+
+/// The rules; built-in ones tell nobody by a channel that is not there.
+pub async fn rules(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    of_file: &[crate::config::rules::Rule],
+) -> Result<Rules, StartError> {
+    let rules = Rules::open(Arc::clone(store), Arc::clone(clock), of_file).await?;
+    if config.push.listen.address().is_none() && config.ntfy.server.is_none() {
+        rules.lacks("ntfy")?;
+    }
+    Ok(rules)
 }
 
 pub fn messages(store: &Arc<dyn Store>, config: &Config, callers: &Arc<Callers>) -> Result<Arc<Messages>, StartError> {

@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tidings_store::{Change, Condition, Write};
+use tidings_store::{Change, Condition, Error, Item, Write};
 
 use super::layout;
 use crate::nodes::record::signed;
@@ -26,6 +27,8 @@ pub struct Fence {
     epoch: AtomicU64,
     /// It is about to be another node's: nothing more is handed out.
     leaving: AtomicBool,
+    /// When that began, or when it was given up because of locks that last.
+    turned: Mutex<Option<Duration>>,
     /// Transactions of one entity one after the other: they all change its counts, and would only be in each other's way.
     pub(super) turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -37,6 +40,7 @@ impl Fence {
             generation: generation.to_owned(),
             epoch: AtomicU64::new(if shared { 0 } else { ALWAYS }),
             leaving: AtomicBool::new(false),
+            turned: Mutex::default(),
             turn: Arc::default(),
         }
     }
@@ -54,11 +58,28 @@ impl Fence {
 
     pub(super) fn set(&self, epoch: u64) {
         self.leaving.store(false, Ordering::Release);
+        *self.turned() = None;
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    pub(super) fn begin_to_leave(&self) {
+    pub(super) fn begin_to_leave(&self, now: Duration) {
         self.leaving.store(true, Ordering::Release);
+        *self.turned() = Some(now);
+    }
+
+    /// Locks are out that last: it is handed out from as before, and tried again later.
+    pub(super) fn stay(&self, now: Duration) {
+        self.leaving.store(false, Ordering::Release);
+        *self.turned() = Some(now);
+    }
+
+    /// For how long it has been leaving, or has not tried to; `None`: it never tried.
+    pub(super) fn since_turned(&self, now: Duration) -> Option<Duration> {
+        self.turned().map(|at| now.saturating_sub(at))
+    }
+
+    fn turned(&self) -> MutexGuard<'_, Option<Duration>> {
+        self.turned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[must_use]
@@ -70,6 +91,15 @@ impl Fence {
     #[must_use]
     pub fn condition(&self, epoch: u64) -> Option<Condition> {
         self.shared.then(|| Condition::Equals(NAME.into(), signed(epoch).into()))
+    }
+
+    /// Whether a transaction was refused because another node has the entity.
+    #[must_use]
+    pub fn is_lost(&self, error: &Error) -> bool {
+        let Error::Conflict { failed } = error else { return false };
+        let counts = layout::counts_key(&self.generation);
+        let is_counts = |item: &Item| layout::table().key_of(item).is_ok_and(|key| key == counts);
+        failed.iter().any(|failed| failed.found.as_ref().is_some_and(is_counts))
     }
 
     /// The same as a write of its own.

@@ -45,6 +45,7 @@ pub mod declared;
 mod deferred;
 pub mod definition;
 pub mod desk;
+pub mod doubts;
 pub mod entity;
 pub mod fanout;
 pub mod fence;
@@ -60,6 +61,7 @@ pub mod line;
 pub mod manage;
 pub mod message;
 mod metrics;
+pub mod once;
 mod ownership;
 pub mod path;
 pub mod pool;
@@ -310,9 +312,10 @@ impl Bus {
         let may_be_refused = way == Way::Straight && self.shared.nodes.is_some();
         let mut groups: Vec<Vec<Message>> = Vec::new();
         let mut rest = messages.into_iter();
-        while let Some(message) = rest.next() {
+        while let Some(mut message) = rest.next() {
             let marker = self.marker(entity, &message);
             let kept = may_be_refused.then(|| message.clone());
+            let mark = message.mark.take();
             let mut prepared = match Box::pin(self.prepare_for(entity, message, way)).await {
                 Err(BusError::Store(Error::Throttled(_))) if may_be_refused => {
                     transactions.into_iter().for_each(Prepared::aborted);
@@ -320,6 +323,9 @@ impl Bus {
                 }
                 prepared => prepared?,
             };
+            if let Some(mark) = mark {
+                prepared.write(mark.of(&prepared.sent));
+            }
             if let Some(marker) = marker {
                 prepared.write_first(marker);
             }

@@ -26,6 +26,8 @@ use crate::workers::turned_true;
 /// How often what was posted by other nodes is looked for, and what they have scheduled.
 const POSTS_EVERY: Duration = Duration::from_millis(500);
 const TIMED_EVERY: u32 = 4;
+/// Leases for which a node keeps what another should have, if locks were out when it wanted to let go.
+const STAYS: u32 = 3;
 /// For so long a node goes by what it knows of entities without asking whether they were changed. Whoever changes one is
 /// answered when that time is over for everybody, so what was answered holds wherever the next call goes: nothing is sent
 /// past a subscription that is there. It costs a small read now and then, however much is sent, and none while nothing is.
@@ -65,7 +67,8 @@ impl Bus {
         let (fence, lease) = (self.shared.fence(generation), Fence::lease(generation));
         let epoch = fence.epoch();
         if epoch == 0 {
-            if nodes.wants(&lease) {
+            // A lease of ours without the lines is one that could not be carried through: nobody else would take it.
+            if nodes.wants(&lease) || nodes.holder(&lease) == Holder::Me {
                 self.seize(generation).await?;
             }
             return Ok(());
@@ -75,7 +78,11 @@ impl Bus {
             tracing::warn!(entity = name(lines), "another node has taken it over");
             self.give_up(generation, lines).await;
         } else if nodes.wants(&lease) {
+            let was_leaving = fence.is_leaving();
             fence.set(epoch);
+            if was_leaving {
+                lines.iter().for_each(|line| line.ready.notify_waiters());
+            }
         } else {
             self.leave(nodes, generation, lines, epoch).await?;
         }
@@ -108,15 +115,24 @@ impl Bus {
         lines.iter().for_each(|line| line.give_up());
     }
 
-    /// Lets go of lines that another node should have: first of what is handed out, as long as locks last.
+    /// Lets go of lines that another node should have, at a moment when no lock is out: nothing is handed out for a little
+    /// while, so that there is one. Where locks last longer, everybody has what he wants meanwhile, and it is tried again
+    /// later: a queue must not stand still for the sake of one slow receiver.
     async fn leave(&self, nodes: &Nodes, generation: &str, lines: &[Arc<Line>], epoch: u64) -> Result<(), Error> {
-        let fence = self.shared.fence(generation);
-        if !fence.is_leaving() {
-            fence.begin_to_leave();
-            lines.iter().for_each(|line| line.ready.notify_waiters());
-        }
-        // Locks expire, and nothing more is handed out: this ends.
+        let (fence, now) = (self.shared.fence(generation), self.shared.clock.monotonic());
+        let waited = match (fence.is_leaving(), fence.since_turned(now)) {
+            (true, waited) => waited.unwrap_or_default(),
+            (false, Some(ago)) if ago < nodes.lease * STAYS => return Ok(()),
+            (false, _) => {
+                fence.begin_to_leave(now);
+                Duration::ZERO
+            }
+        };
         if lines.iter().any(Line::holds_locks) {
+            if waited >= nodes.every() / 2 {
+                fence.stay(now);
+                lines.iter().for_each(|line| line.ready.notify_waiters());
+            }
             return Ok(());
         }
         tracing::info!(entity = name(lines), "another node should have it: letting go");

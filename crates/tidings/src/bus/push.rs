@@ -7,6 +7,7 @@ use axum::http::HeaderMap;
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
 use tidings_core::message::{AttemptOutcome, Status};
+use tidings_store::Condition;
 use uuid::Uuid;
 
 use super::definition::{Definition, Push};
@@ -120,6 +121,10 @@ impl Line {
                 false
             }
         };
+        if self.fence.is_shared() {
+            // An earlier try may have gone through without a word: nothing is counted twice.
+            prepared.demand_first(Condition::Exists);
+        }
         self.end_kept(taken.token, &held, arrived, prepared).await
     }
 

@@ -54,18 +54,18 @@ impl Line {
         wait: Duration,
         consumer: Option<&str>,
     ) -> Result<Vec<Taken>, LineError> {
-        let taken = self.next(max, wait, consumer).await?;
-        if !taken.is_empty() {
-            self.keep_deliveries(&taken).await?;
-            self.handed_out(&taken);
+        let hands = self.next(max, wait, consumer).await?;
+        if !hands.taken.is_empty() {
+            self.keep_deliveries(&hands.taken).await?;
+            self.handed_out(&hands.taken);
         }
-        Ok(taken)
+        Ok(hands.open())
     }
 
     /// Up to `max` messages for the push endpoint, kept until somebody says what became of them. Their attempts are
     /// counted elsewhere.
     pub(super) async fn receive_to_push(self: &Arc<Self>, max: usize, wait: Duration) -> Result<Vec<Taken>, LineError> {
-        let mut taken = self.next(max, wait, Some("push")).await?;
+        let mut taken = self.next(max, wait, Some("push")).await?.open();
         taken.retain(|taken| self.keep(taken).is_some());
         if !taken.is_empty() {
             self.handed_out(&taken);
@@ -85,10 +85,10 @@ impl Line {
         wait: Duration,
         consumer: Option<&str>,
     ) -> Result<Vec<Taken>, LineError> {
-        let taken = self.next(max, wait, consumer).await?;
+        let taken = self.next(max, wait, consumer).await?.open();
         if !taken.is_empty() {
             let tokens = taken.iter().map(|taken| (taken.token, super::settle::Settlement::Complete)).collect();
-            for outcome in self.settle(tokens).await {
+            for outcome in self.settle_unrecorded(tokens).await {
                 outcome?;
             }
             self.handed_out(&taken);
@@ -101,7 +101,7 @@ impl Line {
         max: usize,
         wait: Duration,
         consumer: Option<&str>,
-    ) -> Result<Vec<Taken>, LineError> {
+    ) -> Result<Hands<'_>, LineError> {
         let _waiting = Waiting::new(&self.waiting);
         let deadline = tokio::time::sleep(wait);
         tokio::pin!(deadline);
@@ -116,26 +116,33 @@ impl Line {
             if !self.is_ours() {
                 return Err(LineError::Elsewhere);
             }
-            let mut taken = self.take(max, consumer);
-            if !taken.is_empty() {
+            let mut hands = Hands { line: self, taken: self.take(max, consumer) };
+            if !hands.taken.is_empty() {
                 // What came back may be in the window before the rest is.
-                if taken.len() < max && self.has_more() && self.load().await.is_ok_and(|ready| ready) {
-                    taken.extend(self.take(max - taken.len(), consumer));
+                let left = max - hands.taken.len();
+                if left > 0 && self.has_more() && self.load().await.is_ok_and(|ready| ready) {
+                    hands.taken.extend(self.take(left, consumer));
                 }
-                return Ok(taken);
+                return Ok(hands);
             }
-            if self.load().await? || self.take_in().await? {
+            if (self.load().await? || self.take_in().await?) && self.hands_out() {
                 continue;
             }
             if wait.is_zero() {
-                return Ok(taken);
+                return Ok(hands);
             }
             tokio::select! {
                 () = notified => {}
-                () = &mut deadline => return Ok(Vec::new()),
-                () = crate::workers::turned_true(&mut stopping) => return Ok(Vec::new()),
+                () = &mut deadline => return Ok(hands),
+                () = crate::workers::turned_true(&mut stopping) => return Ok(hands),
             }
         }
+    }
+
+    /// Whether what is ready may be had: not from a line that is about to be another node's, nor while as much is out as
+    /// may be. Whoever changes that wakes those who wait.
+    fn hands_out(&self) -> bool {
+        !self.fence.is_leaving() && self.state().has_room()
     }
 
     fn take(self: &Arc<Self>, max: usize, consumer: Option<&str>) -> Vec<Taken> {
@@ -187,10 +194,6 @@ impl Line {
             self.shared.store.transact_each(chunks).await
         };
         if let Some(error) = outcomes.into_iter().find_map(Result::err) {
-            let mut state = self.state();
-            taken.iter().for_each(|taken| state.untake(&taken.token));
-            drop(state);
-            self.wake(taken.len());
             if matches!(error, Error::Conflict { .. }) {
                 self.shared.doubt();
                 return Err(LineError::Elsewhere);
@@ -405,6 +408,30 @@ impl Drop for Loading<'_> {
             }
             drop(state);
             self.line.wake(1);
+        }
+    }
+}
+
+/// Messages that were taken for somebody who does not have them yet. If he goes away before that, they wait again: nobody
+/// else should have to wait until their locks run out.
+struct Hands<'a> {
+    line: &'a Line,
+    taken: Vec<Taken>,
+}
+
+impl Hands<'_> {
+    fn open(mut self) -> Vec<Taken> {
+        std::mem::take(&mut self.taken)
+    }
+}
+
+impl Drop for Hands<'_> {
+    fn drop(&mut self) {
+        if !self.taken.is_empty() {
+            let mut state = self.line.state();
+            self.taken.iter().for_each(|taken| state.untake(&taken.token));
+            drop(state);
+            self.line.wake(self.taken.len());
         }
     }
 }

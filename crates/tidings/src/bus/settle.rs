@@ -7,6 +7,7 @@ use tidings_core::time::Timestamp;
 use tidings_store::{Condition, Error, Write};
 use uuid::Uuid;
 
+use super::doubts::Doubt;
 use super::history::End;
 use super::layout::{self, Delta, LaneId, Place};
 use super::line::{Line, LineError};
@@ -58,20 +59,38 @@ pub enum Settled {
 }
 
 /// A settlement that needs the store.
-struct Move {
-    place: usize,
-    token: Uuid,
-    held: Held,
-    settlement: Settlement,
+pub(super) struct Move {
+    pub place: usize,
+    pub token: Uuid,
+    pub held: Held,
+    pub settlement: Settlement,
+    /// Whether the delivery was written down before the message was handed out.
+    pub recorded: bool,
 }
 
 impl Line {
     /// Settles messages, each on its own; many together cost little more than one.
     pub async fn settle(self: &Arc<Self>, settlements: Vec<(Uuid, Settlement)>) -> Vec<Result<Settled, LineError>> {
+        self.settle_apart(settlements, true).await
+    }
+
+    /// The same for messages whose delivery is not written down.
+    pub(super) async fn settle_unrecorded(
+        self: &Arc<Self>,
+        settlements: Vec<(Uuid, Settlement)>,
+    ) -> Vec<Result<Settled, LineError>> {
+        self.settle_apart(settlements, false).await
+    }
+
+    async fn settle_apart(
+        self: &Arc<Self>,
+        settlements: Vec<(Uuid, Settlement)>,
+        recorded: bool,
+    ) -> Vec<Result<Settled, LineError>> {
         let line = Arc::clone(self);
         let count = settlements.len();
         // A task of its own: who asked may go away, but what is half done must be finished.
-        let task = tokio::spawn(async move { line.settle_all(settlements).await });
+        let task = tokio::spawn(async move { line.settle_all(settlements, recorded).await });
         task.await.unwrap_or_else(|_| {
             let failed = || Error::Throttled("the settlement was interrupted".to_owned());
             (0..count).map(|_| Err(failed().into())).collect()
@@ -92,20 +111,27 @@ impl Line {
             prepared.fence(&line, held.epoch);
             line.complete(&held, &mut prepared);
             effect.into_iter().for_each(|write| prepared.write(write));
-            let outcome = prepared.run(&*line.shared.store).await;
-            match &outcome {
-                Ok(_) => line.left(&token, &held, &Settlement::Complete, now),
+            match prepared.run(&*line.shared.store).await {
+                Ok(_) => {
+                    line.left(&token, &held, &Settlement::Complete, now);
+                    Ok(())
+                }
+                Err(error) if line.is_in_doubt(&error) && !matches!(error, Error::Conflict { .. }) => {
+                    let step = Move { place: 0, token, held, settlement: Settlement::Complete, recorded: true };
+                    let outcome = line.clear_up(vec![step], &error, now).await.pop();
+                    outcome.map_or(Err(LineError::Unknown), |(_, outcome)| outcome.map(drop))
+                }
                 Err(error) => {
                     line.state().unsettled(&token);
                     if matches!(error, Error::Conflict { .. }) {
                         line.shared.doubt();
                     }
+                    Err(error.into())
                 }
             }
-            outcome
         });
         match task.await {
-            Ok(outcome) => outcome.map(drop).map_err(LineError::from),
+            Ok(outcome) => outcome,
             Err(_) => Err(Error::Throttled("the settlement was interrupted".to_owned()).into()),
         }
     }
@@ -138,16 +164,25 @@ impl Line {
             Ok(())
         });
         match task.await {
-            Ok(Err(Error::Conflict { .. })) => {
+            Ok(Err(error @ Error::Conflict { .. })) if self.fence.is_lost(&error) => {
                 self.shared.doubt();
                 Err(LineError::Elsewhere)
+            }
+            // It was gone: an earlier try went through, and nobody heard of it.
+            Ok(Err(Error::Conflict { .. })) => {
+                self.state().settled(&token);
+                Ok(())
             }
             Ok(outcome) => outcome.map_err(LineError::from),
             Err(_) => Err(Error::Throttled("the settlement was interrupted".to_owned()).into()),
         }
     }
 
-    async fn settle_all(self: &Arc<Self>, settlements: Vec<(Uuid, Settlement)>) -> Vec<Result<Settled, LineError>> {
+    async fn settle_all(
+        self: &Arc<Self>,
+        settlements: Vec<(Uuid, Settlement)>,
+        recorded: bool,
+    ) -> Vec<Result<Settled, LineError>> {
         if self.is_closed() {
             return settlements.iter().map(|_| Err(LineError::Gone)).collect();
         }
@@ -162,7 +197,7 @@ impl Line {
                 Ok(Here::Done(settled)) => Ok(settled),
                 Err(error) => Err(error),
                 Ok(Here::Move(held, settlement)) => {
-                    moves.push(Move { place, token, held: *held, settlement });
+                    moves.push(Move { place, token, held: *held, settlement, recorded });
                     continue;
                 }
             };
@@ -178,6 +213,11 @@ impl Line {
     fn settle_here(self: &Arc<Self>, token: Uuid, settlement: Settlement, now: Now) -> Result<Here, LineError> {
         let settings = self.settings();
         let mut state = self.state();
+        match state.doubts.of(&token, &settlement) {
+            Some(Doubt::Open) => return Err(LineError::Unknown),
+            Some(Doubt::Done) => return Ok(Here::Done(Settled::Done)),
+            None => {}
+        }
         match settlement {
             Settlement::Renew => {
                 let until = state.renew(&token, settings.lock, now).ok_or(LineError::LockLost)?;
@@ -246,30 +286,27 @@ impl Line {
         }
         let results = Prepared::run_each(&*self.shared.store, transactions).await;
         for (group, result) in groups.into_iter().zip(results) {
-            for step in group {
-                let outcome = match &result {
-                    Ok(()) => {
+            match result {
+                Ok(()) => {
+                    for step in group {
                         self.left(&step.token, &step.held, &step.settlement, now);
-                        Ok(Settled::Done)
+                        outcomes.push((step.place, Ok(Settled::Done)));
                     }
-                    // Nothing else is a condition of a settlement: another node has the line, and the message.
-                    Err(Error::Conflict { .. }) if self.fence.is_shared() => {
-                        self.shared.doubt();
-                        Err(LineError::LockLost)
-                    }
-                    Err(error) => {
+                }
+                Err(error) if self.is_in_doubt(&error) => outcomes.extend(self.clear_up(group, &error, now).await),
+                Err(error) => {
+                    for step in group {
                         self.state().unsettled(&step.token);
-                        Err(again(error).into())
+                        outcomes.push((step.place, Err(again(&error).into())));
                     }
-                };
-                outcomes.push((step.place, outcome));
+                }
             }
         }
         outcomes
     }
 
     /// The message is no longer where it was.
-    fn left(&self, token: &Uuid, held: &Held, settlement: &Settlement, now: Now) {
+    pub(super) fn left(&self, token: &Uuid, held: &Held, settlement: &Settlement, now: Now) {
         if let Settlement::Abandon { delay, why } = settlement {
             let message = Arc::new(failed(held, "abandoned", why.clone(), now));
             let until = now.monotonic + delay.unwrap_or_default();
@@ -284,6 +321,9 @@ impl Line {
         }
         // On an ordered line its key is free.
         self.wake(1);
+        if self.fence.is_leaving() && self.state().held_len() == 0 {
+            self.shared.doubt();
+        }
     }
 
     async fn prepare_move(self: &Arc<Self>, step: &Move, now: Now) -> Result<Prepared, Error> {

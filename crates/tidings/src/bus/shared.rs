@@ -102,6 +102,10 @@ pub enum LineError {
     Elsewhere,
     #[error("the lock is lost or unknown: it expired, was settled, or never was")]
     LockLost,
+    #[error(
+        "the store did not answer: whether it was done is not known yet; a message that was not settled is received again"
+    )]
+    Unknown,
     #[error("dead letters cannot be dead-lettered again")]
     AlreadyDead,
     #[error("dead letters cannot be deferred: complete, abandon or resubmit them")]

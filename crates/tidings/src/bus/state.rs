@@ -9,6 +9,7 @@ use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
 use uuid::Uuid;
 
+use super::doubts::Doubts;
 use super::lane::{Lane, Load};
 use super::layout::{Delta, LaneId, Place};
 use super::message::{Attempt, MAX_DELIVERIES, Stored};
@@ -136,6 +137,7 @@ pub struct State {
     pub(super) aside: BTreeSet<u64>,
     /// Dead letters that wait for their next delivery where they are.
     pub(super) resting: Resting,
+    pub(super) doubts: Doubts,
     pub counts: Delta,
     /// The next number to give out, and the first that may not be.
     pub next: u64,
@@ -159,6 +161,7 @@ impl State {
             paused: BTreeMap::new(),
             aside: BTreeSet::new(),
             resting: Resting::default(),
+            doubts: Doubts::default(),
             counts,
             next,
             reserved: next,

@@ -130,15 +130,27 @@ fn is_loopback(endpoint: &str) -> bool {
 /// Refuses to start on tables that cannot serve; what only costs money or comfort is left to `tidings tables check`.
 async fn require_tables(dynamo: &Dynamo, config: &Config) -> Result<(), StartError> {
     let differences = tidings_dynamodb::tables::check(dynamo, &tables::wanted(config.stage)).await?;
-    let fatal: Vec<String> = differences.iter().filter(|found| is_fatal(found)).map(ToString::to_string).collect();
+    let fatal: Vec<&Difference> = differences.iter().filter(|found| is_fatal(found)).collect();
     if fatal.is_empty() {
         for difference in differences.iter().filter(|found| !matches!(found.kind, Kind::Unchecked(_))) {
             tracing::warn!(%difference, "a table is not as it should be; see tidings tables check");
         }
         return Ok(());
     }
-    let what = fatal.join("; ");
-    Err(StartError::Unsupported(format!("{what}; run tidings tables create, or tidings tables check to see it all")))
+    Err(StartError::Unsupported(unfit(&fatal)))
+}
+
+/// What is wrong with the tables, and what to do.
+fn unfit(fatal: &[&Difference]) -> String {
+    let what: Vec<String> = fatal.iter().map(ToString::to_string).collect();
+    // A table that is there is left as it is.
+    let advice = match fatal.iter().all(|found| matches!(found.kind, Kind::Missing)) {
+        true => "run tidings tables create",
+        false => {
+            "delete or rename a table that differs, or choose another store.table_prefix, and run tidings tables create"
+        }
+    };
+    format!("{}; {advice} (tidings tables check shows it all)", what.join("; "))
 }
 
 fn is_fatal(difference: &Difference) -> bool {
@@ -159,5 +171,19 @@ mod tests {
         assert!(!made_up("http://127.0.0.1:8000", true), "the environment's own come first");
         assert!(!made_up("https://dynamodb.eu-west-1.amazonaws.com", false));
         assert!(!made_up("http://localhost.example.com", false));
+    }
+    // A table that is there is left as it is by `tidings tables create`.
+    #[test]
+    fn what_to_do_about_tables_depends_on_whether_they_are_there() {
+        let found = |kind| Difference { table: "t".to_owned(), kind, wanted: "a".to_owned(), found: "b".to_owned() };
+        let (missing, other) = (found(Kind::Missing), found(Kind::Keys));
+        assert!(unfit(&[&missing]).contains("no such table; run tidings tables create"));
+        for differs in [vec![&other], vec![&missing, &other]] {
+            let said = unfit(&differs);
+            assert!(
+                said.contains("its keys are b, not a; delete or rename a table that differs, or choose another"),
+                "{said}"
+            );
+        }
     }
 }

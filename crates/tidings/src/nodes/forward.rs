@@ -9,6 +9,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::Response;
 use bytes::Bytes;
 use reqwest::Url;
+use serde_json::Value;
+use uuid::Uuid;
 
 use crate::app::Services;
 use crate::bus::{Path, Where, letters};
@@ -20,6 +22,8 @@ use crate::outbound::{self, Outbound, Timeouts};
 pub(super) const FORWARDED: HeaderName = HeaderName::from_static("x-tidings-forwarded");
 /// The kind of problem that says that a node does not have it after all.
 const ELSEWHERE: &str = "elsewhere";
+/// The kind that says that a call may have been carried out, or not.
+pub(crate) const UNKNOWN: &str = "outcome-unknown";
 /// Of an answer; a batch of the largest messages is less.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 /// For other nodes that are asked for what they can add.
@@ -68,6 +72,15 @@ pub(crate) struct Call<'c> {
     pub correlation: &'c CorrelationId,
 }
 
+/// What came of asking another node.
+enum Asked {
+    Answered(outbound::Response),
+    /// It heard nothing of it.
+    Unreached,
+    /// It may have heard, and may have done it or may do it yet; nobody knows.
+    Unanswered,
+}
+
 impl Services {
     /// The answer of the node that has the entity which the path names, or the dead letter's; `None` if that is this one.
     pub(crate) async fn forward(
@@ -113,7 +126,9 @@ impl Services {
             match self.bus.whereabouts(path).await? {
                 Where::Here => return Ok(None),
                 Where::At(address) if !is_forwarded => match self.ask(forwarder, &address, call).await {
-                    Some(answer) if !is_elsewhere(&answer) => return Ok(Some(answer)),
+                    Asked::Answered(answer) if !is_elsewhere(&answer) => return Ok(Some(answer)),
+                    // It must not be done twice, and whoever has the entity next cannot know that it was done once.
+                    Asked::Unanswered if !is_harmless(call) => return Err(unknown()),
                     _ => {}
                 },
                 Where::At(_) | Where::Nowhere => {}
@@ -132,12 +147,13 @@ impl Services {
         let others: Vec<String> =
             nodes.alive().into_iter().filter(|(id, _)| *id != nodes.me).map(|(_, address)| address).collect();
         let asked = others.iter().map(|address| tokio::time::timeout(PATIENCE, self.ask(forwarder, address, call)));
-        futures_util::future::join_all(asked).await.into_iter().filter_map(|answer| answer.ok().flatten()).collect()
+        let answers = futures_util::future::join_all(asked).await.into_iter();
+        answers.filter_map(|asked| if let Ok(Asked::Answered(answer)) = asked { Some(answer) } else { None }).collect()
     }
 
     /// What the other node says, unless it is not there or dies meanwhile.
-    async fn ask(&self, forwarder: &Forwarder, address: &str, call: Call<'_>) -> Option<outbound::Response> {
-        let mut url = Url::parse(address).ok()?;
+    async fn ask(&self, forwarder: &Forwarder, address: &str, call: Call<'_>) -> Asked {
+        let Ok(mut url) = Url::parse(address) else { return Asked::Unreached };
         url.set_path(call.path);
         url.set_query(call.query);
         let mut headers: HeaderMap = call.headers.clone();
@@ -152,17 +168,17 @@ impl Services {
         loop {
             tokio::select! {
                 answer = &mut answer => return match answer {
-                    Ok(answer) => Some(answer),
+                    Ok(answer) => Asked::Answered(answer),
                     Err(error) => {
-                        tracing::warn!(%error, "a call could not be forwarded");
-                        None
+                        tracing::warn!(%error, "a call that was forwarded has no answer");
+                        if error.was_sent() { Asked::Unanswered } else { Asked::Unreached }
                     }
                 },
                 () = tokio::time::sleep(LOOK) => {
                     // Who sleeps keeps connections open; nobody must wait for that.
                     let there = self.nodes.as_ref().is_some_and(|nodes| nodes.alive().values().any(|at| at == address));
                     if !there {
-                        return None;
+                        return Asked::Unanswered;
                     }
                 }
             }
@@ -190,6 +206,33 @@ pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
     headers.contains_key(FORWARDED)
 }
 
+/// Whether a call may be made again although it may have been carried out: one that only looks, one that receives under a
+/// lock, which is lost if nobody hears of it, and one that renews a lock.
+fn is_harmless(call: Call<'_>) -> bool {
+    if matches!(*call.method, Method::GET | Method::HEAD) {
+        return true;
+    }
+    if *call.method != Method::POST || !call.path.starts_with("/bus/") {
+        return false;
+    }
+    let mut parts = call.path.rsplit('/');
+    match (parts.next().unwrap_or_default(), parts.nth(1)) {
+        ("receive", _) => {
+            let body: Option<Value> = serde_json::from_slice(call.body).ok();
+            call.body.is_empty() || body.is_some_and(|body| body.get("settle").is_none_or(Value::is_null))
+        }
+        ("head", _) => true,
+        (token, Some("messages")) => Uuid::parse_str(token).is_ok(),
+        _ => false,
+    }
+}
+
+fn unknown() -> Problem {
+    let detail = "the node that has this entity was told and did not answer: whether it was done is not known. Look before \
+                  you do it again; a message that was not settled is received again";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, UNKNOWN, detail)
+}
+
 fn is_elsewhere(answer: &outbound::Response) -> bool {
     let kind = format!("urn:tidings:problem:{ELSEWHERE}");
     answer.status == 503 && answer.body.windows(kind.len()).any(|part| part == kind.as_bytes())
@@ -205,4 +248,47 @@ fn respond(answer: outbound::Response) -> Result<Response, Problem> {
         }
     }
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn harmless(method: &Method, path: &str, body: &str) -> bool {
+        let (headers, correlation) = (HeaderMap::new(), CorrelationId::alone("c".to_owned()));
+        let body = Bytes::from(body.to_owned());
+        is_harmless(Call { method, path, query: None, headers: &headers, body: &body, correlation: &correlation })
+    }
+
+    #[test]
+    fn only_what_does_no_harm_is_done_again() {
+        let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
+        for (method, path, body) in [
+            (&get, "/bus/q/messages", ""),
+            (&post, "/bus/q/messages/head", ""),
+            (&post, "/bus/t/subscriptions/s/$deadletterqueue/messages/head", ""),
+            (&post, "/bus/q/messages/7/6e9e2bd2-2f8c-4e62-a4b0-0d1f9ba9d9a5", ""),
+            (&post, "/bus/q/receive", ""),
+            (&post, "/bus/q/receive", r#"{"max":5,"settle":null}"#),
+        ] {
+            assert!(harmless(method, path, body), "{method} {path} {body}");
+        }
+        for (method, path, body) in [
+            (&delete, "/bus/q/messages/head", ""),
+            (&delete, "/bus/q/messages/7/6e9e2bd2-2f8c-4e62-a4b0-0d1f9ba9d9a5", ""),
+            (&put, "/bus/q/messages/7/6e9e2bd2-2f8c-4e62-a4b0-0d1f9ba9d9a5", ""),
+            (&post, "/bus/q/receive", r#"{"settle":[{"lockToken":"x","action":"complete"}]}"#),
+            (&post, "/bus/q/receive", "no JSON"),
+            (&post, "/bus/q/settle", "[]"),
+            (&post, "/bus/q/purge", ""),
+            (&post, "/bus/messages/purge", ""),
+            (&post, "/bus/messages/settle", "[]"),
+            (&post, "/bus/messages/$deadletterqueue/resubmit", "{}"),
+            (&post, "/api/messages/x/retry", ""),
+            (&post, "/dead-letters/x/resubmit", ""),
+            (&delete, "/bus/q", ""),
+        ] {
+            assert!(!harmless(method, path, body), "{method} {path} {body}");
+        }
+    }
 }

@@ -194,6 +194,38 @@ impl Nodes {
         alive
     }
 
+    /// The nodes that are not known to be dead, this one among them.
+    #[must_use]
+    pub fn living(&self) -> BTreeSet<String> {
+        let known = self.known();
+        let others = known.others.iter().filter(|(_, seen)| !self.was_silent(&known, seen)).map(|(id, _)| id.clone());
+        others.chain([self.me.clone()]).collect()
+    }
+
+    /// Whether a node is dead: it had been silent for a lease when this one last looked, or has left. One that has just come
+    /// and was not seen yet is not.
+    ///
+    /// # Errors
+    ///
+    /// If the store does not answer.
+    pub async fn is_gone(&self, id: &str) -> Result<bool, Error> {
+        {
+            let known = self.known();
+            if id == self.me {
+                return Ok(false);
+            }
+            if let Some(seen) = known.others.get(id) {
+                return Ok(self.was_silent(&known, seen));
+            }
+        }
+        Ok(self.store.get(table(), &record::node_key(id)).await?.is_none())
+    }
+
+    /// By what was seen, and not by how much time has passed since: whoever cannot look knows nothing of others.
+    fn was_silent(&self, known: &Known, seen: &Seen) -> bool {
+        known.beaten.is_some_and(|looked| looked.saturating_sub(seen.at) >= self.lease)
+    }
+
     /// Whether nobody else has been seen lately, as of the last look.
     #[must_use]
     pub fn is_alone(&self) -> bool {

@@ -26,6 +26,8 @@ pub const MAX_URL_BYTES: usize = 2048;
 const IDLE_CONNECTIONS_PER_HOST: usize = 4;
 /// To a server that the configuration names, most of what leaves goes.
 const IDLE_CONNECTIONS_TRUSTED: usize = 128;
+/// What a side does that takes too long to be connected to.
+const CONNECTING: &str = "take the connection";
 const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
 
 /// How long to wait for what.
@@ -93,6 +95,16 @@ impl Error {
     #[must_use]
     pub const fn is_permanent(&self) -> bool {
         matches!(self, Self::Url(_) | Self::Forbidden { .. })
+    }
+
+    /// Whether the other side may have got the request, or a part of it.
+    #[must_use]
+    pub fn was_sent(&self) -> bool {
+        match self {
+            Self::Url(_) | Self::Forbidden { .. } | Self::Connect { .. } | Self::Setup(_) => false,
+            Self::Timeout { what, .. } => *what != CONNECTING,
+            Self::Broken { .. } => true,
+        }
     }
 }
 
@@ -257,7 +269,7 @@ impl Outbound {
             return Error::Forbidden { origin };
         }
         if connecting && timed_out {
-            return Error::Timeout { origin, what: "take the connection", limit: self.timeouts.connect };
+            return Error::Timeout { origin, what: CONNECTING, limit: self.timeouts.connect };
         }
         let why = if innermost.is::<reqwest::Error>() { "it failed".to_owned() } else { innermost.to_string() };
         if connecting { Error::Connect { origin, why } } else { Error::Broken { origin, why } }

@@ -20,6 +20,7 @@ use super::BusError;
 use super::line::LineError;
 use super::path::{DEAD_LETTERS, Path};
 use crate::http::{Problem, Route};
+use crate::nodes::forward::UNKNOWN;
 
 #[must_use]
 pub fn routes() -> Vec<Route> {
@@ -123,6 +124,7 @@ impl From<LineError> for Problem {
         match error {
             LineError::Gone => Self::new(StatusCode::GONE, "gone", detail),
             LineError::Elsewhere => Self::new(StatusCode::SERVICE_UNAVAILABLE, "elsewhere", detail).retry_after(1),
+            LineError::Unknown => Self::new(StatusCode::SERVICE_UNAVAILABLE, UNKNOWN, detail),
             LineError::LockLost => Self::new(StatusCode::NOT_FOUND, "lock-lost", detail),
             LineError::AlreadyDead | LineError::NotDeferred => Self::conflict(detail),
             LineError::Store(error) => error.into(),

@@ -86,7 +86,7 @@ struct SettledList {
 #[serde(rename_all = "camelCase")]
 pub(super) struct SettledView {
     lock_token: String,
-    /// `ok`, `lost` (the lock is lost or unknown) or `failed`.
+    /// `ok`, `lost` (the lock is lost or unknown) or `failed`: not done, or not known yet, as `error` says.
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,

@@ -1,5 +1,6 @@
 //! Finding what is due: told by hand, read from the index, taken over from a process that died.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidings_core::time::Timestamp;
@@ -9,11 +10,25 @@ use super::attempt::longest_lease;
 use super::lane::Lane;
 use super::window::Stub;
 use super::{Deliverer, LOOK_AGAIN, LOOK_FORWARD, WINDOW};
+use crate::app::Services;
 use crate::messages::record;
 use crate::messages::transition::Stored;
 
 /// Read of one partition at a time, so that all have their turn.
 const PORTION: usize = 64;
+/// What is written is in the index by then.
+const SHOWN_AFTER: Duration = Duration::from_secs(10);
+/// Between the node and the rest in the name of an owner.
+const OF_NODE: char = '/';
+
+/// A name for the leases of one deliverer, which says on a shared store which node it is of.
+pub(super) fn owner(services: &Services, now: Timestamp) -> String {
+    let own = services.ids.uuid(now).to_string();
+    match &services.nodes {
+        Some(nodes) => format!("{}{OF_NODE}{own}", nodes.me),
+        None => own,
+    }
+}
 
 impl Deliverer {
     /// Now and then, and when the clock was set back, reads everything from its start.
@@ -24,6 +39,7 @@ impl Deliverer {
         if !long_ago && !set_back {
             let shared = self.services.embedded.is_none();
             if shared && monotonic.saturating_sub(self.looked_forward) >= LOOK_FORWARD {
+                self.look_for_the_dead(now, monotonic).await?;
                 (self.unread, self.looked_forward) = (true, monotonic);
             }
             return Ok(());
@@ -32,15 +48,39 @@ impl Deliverer {
         if self.looked_again.is_none() && self.services.embedded.is_some() {
             self.take_over(now).await?;
         }
-        self.lanes.iter_mut().for_each(Lane::rewind);
-        (self.upcoming, self.unread) = (None, true);
+        self.look_for_the_dead(now, monotonic).await?;
+        self.rewind();
         self.limiter.forget_idle(monotonic);
         self.looked_again = Some(monotonic);
         Ok(())
     }
 
-    /// On the embedded store there is no other process: whoever else has a lease is gone, and need not be waited for.
+    fn rewind(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::rewind);
+        (self.upcoming, self.unread) = (None, true);
+    }
+
+    /// Takes over what a node had in hand that is dead: it will not say how that ended. An index may show what was released
+    /// a little later, so that it is read again for a while.
+    async fn look_for_the_dead(&mut self, now: Timestamp, monotonic: Duration) -> Result<(), Error> {
+        let Some(nodes) = &self.services.nodes else { return Ok(()) };
+        let living = nodes.living();
+        // The first time it is not known who was there before.
+        if self.looked_again.is_none() || !self.living.is_subset(&living) {
+            self.take_over(now).await?;
+            self.parked.load(&*self.services.store).await?;
+            self.bereaved = Some(monotonic);
+        }
+        self.living = living;
+        if self.bereaved.is_some_and(|at| monotonic.saturating_sub(at) < SHOWN_AFTER) {
+            self.rewind();
+        }
+        Ok(())
+    }
+
+    /// Ends the leases of processes that are gone. On the embedded store that is every other one.
     async fn take_over(&mut self, now: Timestamp) -> Result<(), Error> {
+        let mut gone = BTreeMap::new();
         let until = now.saturating_add(longest_lease()).unwrap_or(Timestamp::MAX);
         let (store, table) = (&*self.services.store, &self.services.messages.table);
         for lane in self.lanes.iter().chain(self.parked.lanes()) {
@@ -48,7 +88,13 @@ impl Deliverer {
             loop {
                 let page = lane.between(store, table, (now, until), after).await?;
                 for item in &page.items {
-                    let Some(write) = self.release(item, now) else { continue };
+                    let Some(owner) = item.str("lease_owner").filter(|owner| *owner != self.desk.owner) else {
+                        continue;
+                    };
+                    if !self.is_gone(owner, &mut gone).await? {
+                        continue;
+                    }
+                    let Some(write) = self.release(item, owner, now) else { continue };
                     match store.transact(vec![write]).await {
                         Ok(()) | Err(Error::Conflict { .. }) => {}
                         Err(error) => return Err(error),
@@ -63,9 +109,21 @@ impl Deliverer {
         Ok(())
     }
 
+    /// Whether whoever has a lease is no more; `known` says it of those who were asked about before.
+    async fn is_gone(&self, owner: &str, known: &mut BTreeMap<String, bool>) -> Result<bool, Error> {
+        let Some(nodes) = &self.services.nodes else { return Ok(true) };
+        // One without a node is not of this kind; its lease runs out.
+        let Some((node, _)) = owner.split_once(OF_NODE) else { return Ok(false) };
+        if let Some(gone) = known.get(node) {
+            return Ok(*gone);
+        }
+        let gone = nodes.is_gone(node).await?;
+        known.insert(node.to_owned(), gone);
+        Ok(gone)
+    }
+
     /// The write that ends a dead process's lease. The state stays; the attempt is closed by whoever takes it up.
-    fn release(&self, item: &Item, now: Timestamp) -> Option<Write> {
-        let owner = item.str("lease_owner").filter(|owner| *owner != self.desk.owner)?;
+    fn release(&self, item: &Item, owner: &str, now: Timestamp) -> Option<Write> {
         let changes = vec![
             Change::Set("next_attempt_at".into(), tidings_core::time::iso_millis(now).into()),
             Change::Add("revision".into(), 1),

@@ -87,6 +87,9 @@ pub struct Deliverer {
     /// Whether the lanes may hold something due that was not read.
     unread: bool,
     looked_forward: Duration,
+    /// On a shared store: the nodes that lived when it was last looked, and when one of them was found dead.
+    living: BTreeSet<String>,
+    bereaved: Option<Duration>,
     last_now: Timestamp,
 }
 
@@ -148,7 +151,7 @@ impl Deliverer {
             channel,
             desk: Arc::new(Desk {
                 services: services.clone(),
-                owner: services.ids.uuid(now).to_string(),
+                owner: look::owner(services, now),
                 ledger: Ledger::new(Arc::clone(&services.store)),
             }),
             concurrency: usize::try_from(config.concurrency).unwrap_or(usize::MAX),
@@ -163,6 +166,8 @@ impl Deliverer {
             looked_again: None,
             unread: true,
             looked_forward: Duration::ZERO,
+            living: BTreeSet::new(),
+            bereaved: None,
             last_now: now,
         }
     }

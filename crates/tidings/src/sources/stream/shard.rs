@@ -67,7 +67,7 @@ pub struct Ended {
 impl Context {
     /// Reads what there is, up to so many pages.
     pub async fn read(&self, progress: &mut Progress) -> Result<Ended, Failed> {
-        let (mut renewals, mut empty) = (0, 0);
+        let (mut renewals, mut empty, mut trimmed) = (0, 0, false);
         let mut patience = if progress.iterator.is_none() { EMPTY_PAGES } else { 1 };
         for _ in 0..PAGES {
             if *self.stop.borrow() {
@@ -86,8 +86,14 @@ impl Context {
                     if renewals > RENEWALS {
                         return Err(error.into());
                     }
+                    // An iterator may be outdated although nothing is lost (DynamoDB Local's are, when other tables are
+                    // written to). A new one says it: it is refused where the next record is gone. Of a shard of which
+                    // nothing was read there is no next one; it begins with the oldest.
                     if matches!(error, Error::Trimmed) {
-                        self.lost(progress).await?;
+                        if trimmed && matches!(progress.position, Position::After(_)) {
+                            self.lost(progress).await?;
+                        }
+                        trimmed = true;
                     }
                     patience = EMPTY_PAGES;
                     continue;

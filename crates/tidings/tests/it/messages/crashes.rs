@@ -14,7 +14,7 @@ use tidings_store::memory::Memory;
 
 use super::{published, quiet, seconds, store};
 use crate::channels::http_server::{Reply, Server};
-use crate::support::server;
+use crate::support::{TestServer, server};
 
 fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
     Surroundings {
@@ -119,6 +119,52 @@ async fn another_node_takes_over_when_the_lease_has_run_out() {
     let done = read(&nodes[1].0, &message).await;
     assert_eq!((done.delivery.status, done.delivery.attempts.len()), (Status::Completed, 2));
     assert_eq!(sink.asked().len(), 2);
+}
+
+// S002-51: a node that is known to be dead is not waited for; one that lives is left alone, however long it takes.
+#[tokio::test]
+async fn another_node_takes_over_when_the_one_that_had_it_is_dead() {
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let sink = Server::start(move |_| match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+        0 => Reply::Hang,
+        _ => published("n"),
+    })
+    .await;
+    let (clock, url) = (server::clock(), sink.url(""));
+    let shared = crate::nodes::store(&clock).await;
+    let (one, clocked) = (Arc::clone(&shared), Arc::clone(&clock));
+    let a = TestServer::among_with(one, clocked, None, |config| quiet(config, &url)).await;
+    let b = TestServer::among_with(shared, Arc::clone(&clock), Some(&a), |config| quiet(config, &url)).await;
+    let message = store(&a.services, "ntfy", serde_json::json!({ "topic": "ops" })).await;
+    let mut first = Deliverer::new(&a.services, "ntfy");
+    first.activate().await.unwrap();
+    while sink.asked().is_empty() {
+        tokio::task::yield_now().await;
+        first.activate().await.unwrap();
+    }
+    let mut second = Deliverer::new(&b.services, "ntfy");
+    // Twice as long as a lease, with signs of life.
+    for _ in 0..8 {
+        clock.advance(seconds(2.5));
+        a.services.look_at_nodes().await.unwrap();
+        b.services.look_at_nodes().await.unwrap();
+        second.drain().await.unwrap();
+        assert_eq!(sink.asked().len(), 1, "it belongs to the first");
+    }
+    a.services.nodes.as_ref().unwrap().pretend_to_be_dead();
+    let mut quarters = 0;
+    while sink.asked().len() == 1 {
+        quarters += 1;
+        assert!(quarters <= 6, "a lease and a half is enough");
+        clock.advance(seconds(2.5));
+        b.services.look_at_nodes().await.unwrap();
+        second.drain().await.unwrap();
+    }
+    assert!(quarters >= 4, "not before the lease is over: {quarters} quarters");
+    let done = read(&b.services, &message).await;
+    assert_eq!((done.delivery.status, done.delivery.attempts.len()), (Status::Completed, 2));
+    let outcomes: Vec<_> = done.delivery.attempts.iter().map(|attempt| attempt.outcome.unwrap()).collect();
+    assert_eq!(outcomes, [AttemptOutcome::Lost, AttemptOutcome::Delivered]);
 }
 
 // S002-53: two workers do not send twice.

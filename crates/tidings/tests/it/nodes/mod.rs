@@ -3,7 +3,10 @@
 mod away;
 mod cost;
 mod fanout;
+mod first;
 mod letters;
+mod moody;
+mod moving;
 mod order;
 mod pauses;
 mod processes;
@@ -11,4 +14,7 @@ mod seeds;
 mod streams;
 mod tables;
 mod together;
+mod unanswered;
 mod witness;
+
+pub use together::store;

@@ -22,19 +22,22 @@ use tokio::sync::watch;
 use super::witness::{Record, Witness};
 use crate::support::server;
 
-const LEASE: Duration = Duration::from_secs(10);
+pub const LEASE: Duration = Duration::from_secs(10);
 
 /// A node with a clock of its own: while it is paused, its clock stands still, and it believes what it believed.
-struct Node {
-    clock: Arc<ManualClock>,
+pub struct Node {
+    pub clock: Arc<ManualClock>,
     nodes: Arc<Nodes>,
-    bus: Arc<Bus>,
+    pub bus: Arc<Bus>,
 }
 
 impl Node {
     async fn start(store: &Arc<dyn Store>, record: &Arc<Record>, careless: bool) -> Self {
-        let store: Arc<dyn Store> =
-            Arc::new(Witness { inner: Arc::clone(store), record: Arc::clone(record), careless });
+        Self::over(Arc::new(Witness { inner: Arc::clone(store), record: Arc::clone(record), careless })).await
+    }
+
+    /// With the store as it sees it.
+    pub async fn over(store: Arc<dyn Store>) -> Self {
         let clock = server::clock();
         let ids = Arc::new(SystemIds::default());
         let nodes = Nodes::new(Arc::clone(&store), clock.clone(), &*ids, "http://nowhere".to_owned(), LEASE);
@@ -48,21 +51,31 @@ impl Node {
         Self { clock, nodes, bus }
     }
 
-    async fn look(&self) {
+    pub async fn look(&self) {
         self.nodes.look().await.unwrap();
         self.bus.tend().await.unwrap();
     }
 
-    fn line(&self) -> Arc<tidings::bus::line::Line> {
+    pub fn line(&self) -> Arc<tidings::bus::line::Line> {
         self.bus.line(&Path::queue("q")).unwrap()
     }
 
-    fn has_it(&self) -> bool {
+    pub fn has_it(&self) -> bool {
         self.line().is_ours()
     }
 
+    /// Waits until this node is to look again before its time.
+    pub async fn doubts(&self) {
+        self.nodes.doubt.notified().await;
+    }
+
+    pub async fn leave(&self) {
+        self.bus.release_all().await;
+        self.nodes.leave().await;
+    }
+
     /// Lets more than a lease pass without a sign from anybody else.
-    async fn outlast(&self) {
+    pub async fn outlast(&self) {
         for _ in 0..6 {
             self.clock.advance(LEASE / 4);
             self.look().await;
@@ -71,13 +84,13 @@ impl Node {
 }
 
 /// Lets both see each other, and the right one have the queue.
-async fn settle(nodes: &[Node; 2]) {
+pub async fn settle(nodes: &[Node; 2]) {
     for node in nodes.iter().chain(nodes).chain(nodes) {
         node.look().await;
     }
 }
 
-fn message(id: String) -> Message {
+pub fn message(id: String) -> Message {
     Message { body: id.clone().into(), id, ..Message::default() }
 }
 
@@ -113,7 +126,7 @@ async fn pause(rounds: usize, careless: bool) -> (Arc<Record>, BTreeMap<String, 
         let received = old.receive(1, Duration::ZERO, None).await;
         if !careless {
             // A dead letter needs a place first, and does not get one.
-            let refused = matches!(settled, Err(LineError::LockLost | LineError::Store(Error::Throttled(_))));
+            let refused = matches!(settled, Err(LineError::Elsewhere | LineError::Store(Error::Throttled(_))));
             assert!(refused, "round {round}: {settled:?}");
             assert!(matches!(received, Err(LineError::Elsewhere)), "round {round}: {received:?}");
         }

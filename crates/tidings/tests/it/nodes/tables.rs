@@ -5,6 +5,8 @@ use tidings::config::{Config, Stage};
 use tidings::engine;
 use tidings_dynamodb::tables::cloudformation;
 
+use crate::support::process::tidings;
+
 fn hash(name: &str) -> Value {
     json!({ "AttributeName": name, "KeyType": "HASH" })
 }
@@ -86,4 +88,26 @@ fn an_archive_is_refused_where_the_tables_expire_by_themselves() {
     let problems = Config::parse(&text("dynamodb"), std::iter::empty()).unwrap_err();
     let problem = problems.iter().next().unwrap();
     assert_eq!((problem.key.as_str(), problem.line), ("retention.archive", Some(2)), "{problems}");
+}
+
+// One sentence that says where and what to do, without the insides of a library.
+#[test]
+fn a_dynamodb_that_is_not_there_is_named_in_one_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    // Nobody listens there: it was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for command in [&["tables", "check"][..], &["serve", "--listen", "127.0.0.1:0"]] {
+        let mut tried = tidings(directory.path(), command);
+        tried
+            .env("TIDINGS__STORE__ENGINE", "dynamodb")
+            .env("TIDINGS__STORE__REGION", "eu-west-1")
+            .env("TIDINGS__STORE__ENDPOINT", format!("http://{free}"));
+        let ended = tried.output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        let sentence: Vec<&str> = said.lines().filter(|line| line.starts_with("tidings: ")).collect();
+        assert_eq!((ended.status.code(), sentence.len()), (Some(1), 1), "{said}");
+        assert!(sentence[0].contains(&format!("DynamoDB at http://{free}")), "{said}");
+        assert!(sentence[0].contains("store.endpoint") && sentence[0].contains("onnection refused"), "{said}");
+        assert!(!said.contains("DispatchFailure") && sentence[0].len() < 400, "{said}");
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::Rig;
-use super::stand_in::arn;
+use super::stand_in::{arn, refusal};
 
 // Parents before children, over several pages of the description; new shards are found when one ends.
 #[tokio::test]
@@ -108,6 +108,35 @@ async fn what_was_removed_before_it_was_read_is_a_gap() {
     // The one that slept looks anew: the checkpoint has moved on.
     rig.read(&mut reader).await;
     assert_eq!(rig.gaps().await.len(), 1, "told once");
+}
+
+// DynamoDB Local calls an iterator of a quiet shard outdated when other tables are written to: nothing is lost by that.
+#[tokio::test]
+async fn an_iterator_that_is_outdated_is_no_gap() {
+    let rig = Rig::start().await;
+    let mut reader = rig.reader();
+    rig.read(&mut reader).await;
+    let trimmed = || refusal(400, "TrimmedDataAccessException");
+    // Before anything was read, and twice in a row.
+    rig.dynamo.score("s1", 24, 30);
+    (0..2).for_each(|_| rig.dynamo.instead("GetRecords", "s1|0|", trimmed()));
+    rig.read(&mut reader).await;
+    assert_eq!(rig.told("ana").await, [30]);
+    // After a record.
+    rig.dynamo.score("s1", 30, 31);
+    rig.dynamo.instead("GetRecords", "s1|1|", trimmed());
+    rig.read(&mut reader).await;
+    assert_eq!(rig.told("ana").await, [30, 31]);
+    assert_eq!((rig.gaps().await.len(), rig.shown().await["gaps"].as_u64()), (0, Some(0)));
+    // What is really gone is told, also to one that was reading all the time.
+    let number = rig.dynamo.score("s1", 31, 32);
+    rig.read(&mut reader).await;
+    (33..36).for_each(|score| drop(rig.dynamo.score("s1", score - 1, score)));
+    rig.dynamo.state().shard("s1").trimmed = 5;
+    rig.read(&mut reader).await;
+    assert_eq!(rig.told("ana").await, [30, 31, 32, 35]);
+    let gaps = rig.gaps().await;
+    assert_eq!((gaps.len(), &gaps[0]["after_sequence"]), (1, &json!(number)));
 }
 
 #[tokio::test]
