@@ -327,6 +327,7 @@ async fn disable(
     let Some((id, write)) = targets::disable(message, &destination, reason, now).filter(|_| !known) else {
         return services.store.transact(writes).await;
     };
+    let ending = writes.clone();
     writes.push(write);
     tracing::warn!(destination, target = id, reason, "a webhook target is disabled");
     let details = serde_json::json!({ "destination": destination, "reason": reason, "message_id": message.message_id });
@@ -342,5 +343,11 @@ async fn disable(
             Ok(())
         }
     });
-    told.await.map(drop)
+    match told.await {
+        // Another one told in this moment.
+        Err(Error::Conflict { .. }) if targets::disabled(&*services.store, message).await?.is_some() => {
+            services.store.transact(ending).await
+        }
+        told => told.map(drop),
+    }
 }

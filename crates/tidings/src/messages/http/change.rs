@@ -1,9 +1,10 @@
 //! What people do to a message: send it again, or call it off.
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use tidings_core::message::{Input, Status};
+use tidings_core::message::{CANCELLED, Input, Status};
 use tidings_store::{Error, Key, Write};
 use uuid::Uuid;
 
@@ -97,8 +98,16 @@ pub(super) async fn cancel(
     State(services): State<Services>,
     caller: Caller,
     correlation: CorrelationId,
+    seed: Seed,
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
+    // The same request come again finds what it did.
+    if seed.is_some_and(|Extension(seed)| seed.claim().is_again)
+        && let Some(stored) = services.messages.get(&id).await?
+        && stored.message.delivery.error_message.as_deref() == Some(CANCELLED)
+    {
+        return Ok(Json(StatusCode::OK, MessageView::from(stored.message)));
+    }
     Ok(Json(StatusCode::OK, MessageView::from(call_off(&services, &caller, &correlation, &id).await?)))
 }
 
