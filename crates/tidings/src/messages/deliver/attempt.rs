@@ -235,7 +235,7 @@ async fn record(desk: &Desk, taken: Stored, began: Option<Timestamp>, sent: Sent
             Err(Refused::Store(Error::Invalid(why))) if matches!(verdict, Verdict::Retry { .. }) => {
                 tracing::error!(message_id, why, "a message is too large to be tried again");
                 verdict = given_up(verdict);
-                let Some(stored) = services.messages.get(&message_id).await? else { return Ok(None) };
+                let Some(stored) = anew(services, spare.as_ref(), &message_id).await? else { return Ok(None) };
                 taken = stored;
                 continue;
             }
@@ -255,13 +255,7 @@ async fn record(desk: &Desk, taken: Stored, began: Option<Timestamp>, sent: Sent
         };
         match stored {
             Ok(()) => {
-                count(services, &after.message);
-                services.metrics.delivery.recorded(&after.message, services.clock.now());
-                services.messages.recorded.send_modify(|count| *count += 1);
-                if after.message.delivery.status.is_final() && push::stands_for_another(&after.message) {
-                    // Nobody may listen.
-                    let _ = services.messages.pushed.send(message_id.clone());
-                }
+                tell(services, &after.message);
                 return Ok(due);
             }
             // Our lease ran out and somebody else has it: the outcome is theirs to find.
@@ -269,25 +263,37 @@ async fn record(desk: &Desk, taken: Stored, began: Option<Timestamp>, sent: Sent
             Err(error @ (Error::Throttled(_) | Error::Full(_))) if again < RECORD_TRIES => {
                 tracing::warn!(%error, message_id, "an outcome cannot be recorded yet");
                 tokio::time::sleep(Duration::from_millis(20) * 2_u32.pow(again)).await;
-                taken = match &spare {
-                    Some(spare) => spare.clone(),
-                    None => match services.messages.get(&message_id).await? {
-                        Some(stored) => stored,
-                        None => return Ok(None),
-                    },
-                };
             }
             // What was sent is not sent again because of what others would have written with it.
             Err(error @ Error::Invalid(_)) if !is_bare => {
                 tracing::error!(%error, message_id, "an outcome is recorded without what follows from it");
                 is_bare = true;
-                let Some(stored) = services.messages.get(&message_id).await? else { return Ok(None) };
-                taken = stored;
             }
             Err(error) => return Err(error),
         }
+        let Some(stored) = anew(services, spare.as_ref(), &message_id).await? else { return Ok(None) };
+        taken = stored;
     }
     Ok(None)
+}
+
+/// A message as it was, to decide about it once more.
+async fn anew(services: &Services, spare: Option<&Stored>, message_id: &str) -> Result<Option<Stored>, Error> {
+    match spare {
+        Some(spare) => Ok(Some(spare.clone())),
+        None => services.messages.get(message_id).await,
+    }
+}
+
+/// Says what was recorded to who counts and who waits for it.
+fn tell(services: &Services, message: &Message) {
+    count(services, message);
+    services.metrics.delivery.recorded(message, services.clock.now());
+    services.messages.recorded.send_modify(|count| *count += 1);
+    if message.delivery.status.is_final() && push::stands_for_another(message) {
+        // Nobody may listen.
+        let _ = services.messages.pushed.send(message.message_id.clone());
+    }
 }
 
 /// The same without another attempt.
