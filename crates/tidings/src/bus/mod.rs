@@ -83,7 +83,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tidings_core::envelope::FieldError;
 use tidings_core::ids::IdSource;
-use tidings_core::time::Clock;
+use tidings_core::time::{self, Clock};
 use tidings_store::{Error, Item, Store, Write};
 use tokio::sync::{mpsc, watch};
 
@@ -420,7 +420,7 @@ impl Bus {
     /// The write that remembers a message's id, if the entity does that.
     fn marker(&self, entity: &Entity, message: &Message) -> Option<Write> {
         let seconds = entity.record.definition.duplicate_window_seconds;
-        let until = self.shared.clock.now().as_second().saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX));
+        let until = time::second_after(self.shared.clock.now(), seconds);
         let item = Item::new().with("line", &entity.record.generation).with("id", &message.id).with("ttl", until);
         (seconds > 0).then(|| Write::insert(seen_table(), item))
     }

@@ -345,3 +345,28 @@ async fn a_rule_of_a_monitor_says_so_and_how_to_change_it() {
         }
     }
 }
+
+// The schema calls them nullable: a client that knows every field writes `null` for those that it leaves out.
+#[tokio::test]
+async fn null_is_as_good_as_nothing() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let target = json!({
+        "channel": "inbox", "users": ["u"], "map": null, "to": null, "topic": null, "url": null, "secret": null,
+        "entity": null, "caller": null,
+    });
+    let rule =
+        json!({ "name": null, "pattern": { "eventType": ["a"] }, "targets": [target], "title": null, "text": null });
+    client.put("/rules/r", &rule).await.expect(201);
+    let test = json!({ "pattern": { "eventType": ["a"] }, "event": { "eventType": "a" }, "last": null });
+    client.post("/rules/test", &test).await.expect(200);
+    client.send(&json!({ "eventType": "a" })).await;
+    let inbox = client.get("/notifications?user=u").await.expect(200).json();
+    let id = &inbox["items"][0]["notification_identifier"];
+    let mark = json!([{ "user": "u", "notification_identifier": id, "action": null }]);
+    client.post("/notifications", &mark).await.expect(200);
+    assert_eq!(
+        client.get("/notifications?user=u&status=read").await.expect(200).json()["items"].as_array().unwrap().len(),
+        1
+    );
+}
