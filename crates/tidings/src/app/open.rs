@@ -111,7 +111,8 @@ pub fn senders(
 ) -> (Senders, Arc<Alerts>) {
     let alerts = Arc::new(Alerts::new(Arc::clone(&ingest.store), Arc::clone(&ingest.clock), config));
     let senders = Senders::new(config, push.map(|push| push as Arc<dyn BuiltIn>));
-    let senders = senders.with_tickets(Arc::clone(tickets)).with_bus(Arc::clone(bus)).with_ingest(Arc::clone(ingest));
+    let senders = senders.with_tickets(Arc::clone(tickets)).with_bus(Arc::clone(bus), Arc::clone(&ingest.store));
+    let senders = senders.with_ingest(Arc::clone(ingest));
     (senders.with_alerts(Arc::clone(&alerts), Arc::clone(ingest)), alerts)
 }
 

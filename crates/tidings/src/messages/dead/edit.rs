@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use tidings_core::envelope::{FieldError, check_name};
 
 use crate::channel::webhook::signature;
-use crate::channel::{audit_log, stream};
+use crate::channel::{audit_log, queue, stream};
 use crate::config::{Secret, values};
 use crate::mask::HIDDEN;
 use crate::messages::record::Message;
@@ -87,6 +87,9 @@ impl Edit {
                 }
                 Err(more) => errors.extend(more),
             }
+        }
+        if self.payload.is_some() && message.channel == queue::CHANNEL {
+            queue::say_payload(&mut message.target);
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }

@@ -107,6 +107,7 @@ pub async fn call_off(
     correlation: &CorrelationId,
     id: &str,
 ) -> Result<Message, Problem> {
+    let _hold = services.messages.holds.hold(id).await;
     let stored = services.messages.get(id).await?.ok_or_else(unknown)?;
     let transition = services.messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {});
     let transition = transition.map_err(|refused| match refused {
@@ -137,6 +138,7 @@ pub(super) async fn cancel_by_key(
     let mut answer = CancelAnswer { cancelled: Vec::new(), too_late: Vec::new() };
     for stored in messages.of_key(&key).await? {
         let id = stored.message.message_id.clone();
+        let _hold = messages.holds.hold(&id).await;
         let cancelled = match messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {}) {
             Ok(transition) => {
                 let action = Action::new("message.cancel", "message", &id).details(serde_json::json!({ "key": key }));
