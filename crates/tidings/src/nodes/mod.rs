@@ -245,8 +245,17 @@ impl Nodes {
     /// Whether this node should have that lease, as things are.
     #[must_use]
     pub fn wants(&self, lease: &str) -> bool {
-        let alive = self.alive();
-        alive.keys().max_by_key(|id| (weight(id, lease), (*id).clone())).is_some_and(|id| *id == self.me)
+        self.wanted(lease).is_some_and(|(id, _)| id == self.me)
+    }
+
+    /// The address of another node that should have it.
+    #[must_use]
+    pub fn wanted_at(&self, lease: &str) -> Option<String> {
+        self.wanted(lease).filter(|(id, _)| *id != self.me).map(|(_, address)| address)
+    }
+
+    fn wanted(&self, lease: &str) -> Option<(String, String)> {
+        self.alive().into_iter().max_by_key(|(id, _)| (weight(id, lease), id.clone()))
     }
 
     #[must_use]
