@@ -171,6 +171,7 @@ pub fn tables(stage: &str) -> Vec<Table> {
         schedules::table(),
         tickets::table(),
         tickets::alerts_table(),
+        tickets::correlation::table(),
         messages::counters::table(),
         messages::dead::table(),
         messages::dead::job::table(),
@@ -240,7 +241,7 @@ impl App {
         let workers = Workers::default();
         let bus = bus::open(&config, &store, &clock, &ids, workers.stopping(), nodes.as_ref()).await?;
         let (live, arrivals): (Live, Arc<inbox::Live>) = Default::default();
-        let rules = Rules::open(Arc::clone(&store), Arc::clone(&clock), &file_rules(&config)).await?;
+        let rules = open::rules(&config, &store, &clock, &file_rules(&config)).await?;
         let callers = Arc::new(Callers::open(&*store, &*ids).await?);
         let messages = open::messages(&store, &config, &callers)?;
         let ingest = Ingest::new(

@@ -11,11 +11,11 @@ use aws_sdk_dynamodb::types::{
 };
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tidings_store::table::KeyAttribute;
-use tidings_store::{Error, Index};
+use tidings_store::{Error, Index, KeyKind};
 
 use super::AT_ONCE;
 use super::check::{describe, time_to_live};
-use super::{Billing, Wanted, key_attributes, letter, roles};
+use super::{Billing, Wanted, indexes, key_attributes, letter, roles};
 use crate::Dynamo;
 use crate::failure::{Failure, classify, failed};
 use crate::retry::{Policy, Retry};
@@ -31,7 +31,7 @@ pub struct Created {
     pub left_out: Vec<String>,
 }
 
-/// A table becomes active within seconds; an index of an existing large one is not made here.
+/// A table becomes active within seconds; an index of an existing large one may take longer, and a later run waits on.
 const PATIENCE: Policy = Policy {
     budget: Duration::from_secs(300),
     base: Duration::from_millis(100),
@@ -40,8 +40,8 @@ const PATIENCE: Policy = Policy {
 };
 
 /// Creates the tables that are not there. One that is keeps its keys, indexes, billing and tags, which
-/// [`super::check`] compares; its expiry and backups are switched on where they are off, so that a run which was
-/// cut short can be repeated.
+/// [`super::check`] compares; indexes that it lacks are added, its expiry and backups are switched on where they are
+/// off, so that a run which was cut short can be repeated, and a later version finds what it needs.
 pub async fn create(dynamo: &Dynamo, wanted: &[Wanted]) -> Result<Vec<Created>, Error> {
     let Retry { place, ids, counters, .. } = &dynamo.retry;
     let retry = Retry { place: place.clone(), policy: PATIENCE, ids: ids.clone(), counters: counters.clone() };
@@ -54,6 +54,9 @@ async fn one(dynamo: &Dynamo, retry: &Retry, wanted: &Wanted) -> Result<Created,
     let found = retry.run(|| Box::pin(create_one(dynamo, wanted))).await?;
     if found != Found::Made {
         retry.run(|| Box::pin(active(dynamo, wanted))).await?;
+    }
+    if found == Found::There {
+        indexes::add(dynamo, retry, wanted).await?;
     }
     retry.run(|| Box::pin(expire(dynamo, wanted, found == Found::There))).await?;
     let backups = retry.run(|| Box::pin(keep_backups(dynamo, wanted))).await?;
@@ -88,10 +91,8 @@ async fn create_one(dynamo: &Dynamo, wanted: &Wanted) -> Result<Found, Failure> 
 fn request(dynamo: &Dynamo, wanted: &Wanted) -> Result<CreateTableFluentBuilder, BuildError> {
     let Wanted { table, extras } = wanted;
     let mut request = dynamo.client.create_table().table_name(dynamo.name(table));
-    for (name, kind) in key_attributes(table) {
-        let definition = AttributeDefinition::builder().attribute_name(name).attribute_type(letter(kind).into());
-        request = request.attribute_definitions(definition.build()?);
-    }
+    let definitions = key_attributes(table).into_iter().map(define).collect::<Result<_, _>>()?;
+    request = request.set_attribute_definitions(Some(definitions));
     request = request.set_key_schema(Some(schema(table.partition_attribute(), table.sort_attribute())?));
     request = match throughput(extras.billing)? {
         None => request.billing_mode(BillingMode::PayPerRequest),
@@ -117,7 +118,14 @@ fn request(dynamo: &Dynamo, wanted: &Wanted) -> Result<CreateTableFluentBuilder,
     Ok(request)
 }
 
-fn schema(partition: &KeyAttribute, sort: Option<&KeyAttribute>) -> Result<Vec<KeySchemaElement>, BuildError> {
+pub(super) fn define((name, kind): (&str, KeyKind)) -> Result<AttributeDefinition, BuildError> {
+    AttributeDefinition::builder().attribute_name(name).attribute_type(letter(kind).into()).build()
+}
+
+pub(super) fn schema(
+    partition: &KeyAttribute,
+    sort: Option<&KeyAttribute>,
+) -> Result<Vec<KeySchemaElement>, BuildError> {
     let roles = roles(partition, sort).into_iter();
     roles.map(|(name, role)| KeySchemaElement::builder().attribute_name(name).key_type(role.into()).build()).collect()
 }
@@ -133,17 +141,17 @@ fn global(index: &Index, billing: Billing) -> Result<GlobalSecondaryIndex, Build
     described.projection(whole()).set_provisioned_throughput(throughput(billing)?).build()
 }
 
-fn whole() -> Projection {
+pub(super) fn whole() -> Projection {
     Projection::builder().projection_type(ProjectionType::All).build()
 }
 
-fn throughput(billing: Billing) -> Result<Option<ProvisionedThroughput>, BuildError> {
+pub(super) fn throughput(billing: Billing) -> Result<Option<ProvisionedThroughput>, BuildError> {
     let Billing::Provisioned { read, write } = billing else { return Ok(None) };
     ProvisionedThroughput::builder().read_capacity_units(read).write_capacity_units(write).build().map(Some)
 }
 
 /// Waits until the table and its indexes can be used.
-async fn active(dynamo: &Dynamo, wanted: &Wanted) -> Result<(), Failure> {
+pub(super) async fn active(dynamo: &Dynamo, wanted: &Wanted) -> Result<(), Failure> {
     let described = describe(dynamo, &wanted.table).await?;
     if described.is_some_and(|described| is_active(&described)) {
         return Ok(());

@@ -7,6 +7,7 @@
 mod check;
 mod cloudformation;
 mod create;
+mod indexes;
 
 pub use check::{Difference, Kind, check};
 pub use cloudformation::cloudformation;

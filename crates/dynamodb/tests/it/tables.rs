@@ -94,6 +94,27 @@ async fn a_run_that_was_cut_short_is_finished() {
     assert_eq!(differences(&store, with).await, []);
 }
 
+// An index that came with a later version is added to a table that is there, with what is in it (SX-03).
+#[tokio::test]
+async fn an_index_that_is_missing_is_added() {
+    let store = store().await;
+    let old = Table::new("orders", "customer", KeyKind::S)
+        .sort("number", KeyKind::N)
+        .local_index("by_title", key("title", KeyKind::S))
+        .ttl("ttl");
+    tables::create(&store, &[Wanted { table: old.clone(), ..wanted() }]).await.unwrap();
+    let item = Item::new().with("customer", "c").with("number", 1).with("status", "new").with("created", 5);
+    let item = item.with("digest", vec![1]);
+    store.transact(vec![Write::insert(&old, item.clone())]).await.unwrap();
+
+    let created = tables::create(&store, &[wanted()]).await.unwrap();
+    assert!(!created[0].new);
+    assert_eq!(differences(&store, wanted()).await, []);
+    for query in [Query::new("new").index("status-created-index"), Query::new(vec![1]).index("digest-index")] {
+        assert_eq!(store.query(&orders(), &query).await.unwrap().items, std::slice::from_ref(&item));
+    }
+}
+
 #[tokio::test]
 async fn every_difference_is_found() {
     let store = store().await;

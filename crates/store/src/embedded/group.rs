@@ -131,13 +131,16 @@ impl Group {
         let mut expiries = std::mem::take(&mut self.expiries);
         let mut crowds: FxHashMap<Slice, Crowd> = FxHashMap::default();
         for pending in self.items.drain(..) {
-            for entry in pending.gone {
+            for entry in &pending.gone {
                 // An entry in a list stays there, and leads to nothing any more.
                 if !pending.new.iter().any(|new| new.key == entry.key) {
-                    batch.remove(&spaces.index, entry.key);
+                    batch.remove(&spaces.index, entry.key.clone());
                 }
             }
             for entry in pending.new {
+                if stands_alone(&entry) && pending.gone.iter().any(|gone| gone.key == entry.key) {
+                    continue;
+                }
                 let shared = entry.shared.and_then(|len| entry.key.get(..len));
                 // A list goes when its items expire, so those that never do are in none.
                 let (Some(shared), Some(expires)) = (shared, pending.expires) else {
@@ -170,6 +173,12 @@ impl Group {
             batch.remove(&spaces.index, list);
         }
     }
+}
+
+/// Whether an entry is written once and stays as it is for as long as it leads to its item: in no list that may go, and
+/// nothing beside it that changes with the item.
+const fn stands_alone(entry: &Entry) -> bool {
+    entry.shared.is_none() && entry.whole_bytes == 0
 }
 
 /// Writes entries that start alike: in lists, which expire with the last of their items, or one by one.

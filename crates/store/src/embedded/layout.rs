@@ -271,6 +271,12 @@ pub fn cause_of(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
+/// Whether there was no room, which comes back.
+pub fn is_full(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|e| matches!(e.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded))
+}
+
 fn cannot(what: &str, path: &Path, e: std::io::Error) -> Error {
     Error::failed(format!("cannot {what} {}", path.display()), e)
 }
@@ -316,4 +322,23 @@ pub fn assign_ids(record: &Record, tables: &[Table]) -> Result<(BTreeMap<String,
         ids.insert(table.name().to_owned(), TableIds { table: own, indexes, apart });
     }
     Ok((ids, added))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_that_finds_no_room_is_told_from_one_that_cannot_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = HighWater::of(dir.path());
+        mark.write(7).unwrap();
+        let beside = dir.path().join(HIGH_WATER_FILE).with_extension("new");
+        std::os::unix::fs::symlink("/dev/full", &beside).unwrap();
+        assert!(is_full(&mark.write(8).unwrap_err()));
+        assert_eq!(mark.read().unwrap(), 7, "the old one stays");
+        fs::remove_file(&beside).unwrap();
+        fs::create_dir(&beside).unwrap();
+        assert!(!is_full(&mark.write(8).unwrap_err()));
+    }
 }

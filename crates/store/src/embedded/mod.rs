@@ -470,12 +470,19 @@ fn build_indexes(db: &Database, spaces: &Keyspaces, table: &Table, ids: &TableId
 
 /// Notes the last durable commit now and then, and once more at the end. It may lag; it must never lead.
 fn keep_high_water(mark: &layout::HighWater, shared: &Shared, mut noted: u64, stopped: &std::sync::mpsc::Receiver<()>) {
+    let mut warned = false;
     loop {
         let running = matches!(stopped.recv_timeout(HIGH_WATER_EVERY), Err(std::sync::mpsc::RecvTimeoutError::Timeout));
         let sequence = shared.sequence.load(Ordering::Acquire);
         if sequence > noted && shared.broken().is_none() {
             match mark.write(sequence) {
-                Ok(()) => noted = sequence,
+                Ok(()) => (noted, warned) = (sequence, false),
+                // Somebody else took the last of the disk, reserve and all. No commit failed, and there will be room again.
+                Err(e) if layout::is_full(&e) => {
+                    if !std::mem::replace(&mut warned, true) {
+                        tracing::warn!(error = %layout::cause_of(&e), "the last durable commit cannot be noted yet");
+                    }
+                }
                 // The same disk holds the journal.
                 Err(e) => drop(shared.break_down(&layout::cause_of(&e))),
             }

@@ -23,6 +23,7 @@ use crate::messages::deliver::senders::Senders;
 use crate::nodes::Nodes;
 use crate::nodes::forward::Forwarder;
 use crate::push::Push;
+use crate::rules::Rules;
 use crate::secrets::Vault;
 use crate::tickets::Tickets;
 use crate::tickets::callers::Callers;
@@ -65,6 +66,20 @@ pub fn idempotency(
     Idempotency::new(Arc::clone(store), Arc::clone(clock), Arc::clone(ids), hours)
 }
 
+/// The rules; built-in ones tell nobody by a channel that is not there.
+pub async fn rules(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    of_file: &[crate::config::rules::Rule],
+) -> Result<Rules, StartError> {
+    let rules = Rules::open(Arc::clone(store), Arc::clone(clock), of_file).await?;
+    if config.push.listen.address().is_none() && config.ntfy.server.is_none() {
+        rules.lacks("ntfy")?;
+    }
+    Ok(rules)
+}
+
 pub fn messages(store: &Arc<dyn Store>, config: &Config, callers: &Arc<Callers>) -> Result<Arc<Messages>, StartError> {
     let messages = Messages::new(Arc::clone(store), config, vec![Arc::new(AlertFollower)]);
     Ok(Arc::new(messages.map_err(StartError::Unsupported)?.hashing(Arc::clone(callers))))
@@ -96,7 +111,8 @@ pub fn senders(
 ) -> (Senders, Arc<Alerts>) {
     let alerts = Arc::new(Alerts::new(Arc::clone(&ingest.store), Arc::clone(&ingest.clock), config));
     let senders = Senders::new(config, push.map(|push| push as Arc<dyn BuiltIn>));
-    let senders = senders.with_tickets(Arc::clone(tickets)).with_bus(Arc::clone(bus)).with_ingest(Arc::clone(ingest));
+    let senders = senders.with_tickets(Arc::clone(tickets)).with_bus(Arc::clone(bus), Arc::clone(&ingest.store));
+    let senders = senders.with_ingest(Arc::clone(ingest));
     (senders.with_alerts(Arc::clone(&alerts), Arc::clone(ingest)), alerts)
 }
 

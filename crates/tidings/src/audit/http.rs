@@ -13,7 +13,7 @@ use super::{Audit, Entry, Filter};
 use crate::app::Services;
 use crate::business::event::check_guid;
 use crate::events::http::name_param;
-use crate::http::{End, Json, Param, Params, Problem, Route, paging};
+use crate::http::{End, Json, Param, Params, Problem, Route, correlation_param, paging};
 use crate::tokens::{Caller, Scope};
 
 /// Entries looked at for one page at the most, so that a filter that fits nothing still answers soon.
@@ -29,6 +29,7 @@ pub fn routes() -> Vec<Route> {
                 Param("action", "What was done, as in token.create"),
                 Param("entity", "The kind of thing it was done to"),
                 Param("entityId", "Which one"),
+                Param("correlationId", "Of the request that did it"),
                 Param("from", "Not before this date or time"),
                 Param("to", "Not after this date or time"),
                 Param("format", "json (default) or csv"),
@@ -49,6 +50,7 @@ pub fn routes() -> Vec<Route> {
             Param("action", "What was done, as in token.create"),
             Param("entity", "The kind of thing it was done to"),
             Param("entityId", "Which one"),
+            Param("correlationId", "Of the request that did it"),
             Param("from", "Not before this date or time"),
             Param("to", "Not after this date or time"),
             Param("format", "csv (default) or jsonl"),
@@ -121,6 +123,7 @@ pub(super) fn filter_of(params: &mut Params) -> Filter {
         action: name_param(params, "action"),
         entity: name_param(params, "entity"),
         entity_id: name_param(params, "entityId"),
+        correlation_id: correlation_param(params),
         from: params.time("from", End::Start),
         to: params.time("to", End::Finish),
     };

@@ -51,6 +51,8 @@ pub struct Filter {
     pub action: Option<String>,
     pub entity: Option<String>,
     pub entity_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
 }
@@ -144,9 +146,11 @@ impl Audit {
         after: Option<Item>,
         order: Order,
     ) -> Result<(Vec<Entry>, Option<Item>), Error> {
-        let query = match (&filter.user, &filter.action, &filter.entity) {
-            (Some(user), ..) => Query::new(user).index("user-index"),
-            (_, Some(action), _) => Query::new(action).index("action-index"),
+        let query = match (&filter.correlation_id, &filter.user, &filter.action, &filter.entity) {
+            // Few entries share one of these.
+            (Some(id), ..) => Query::new(id).index("correlation-index"),
+            (_, Some(user), ..) => Query::new(user).index("user-index"),
+            (.., Some(action), _) => Query::new(action).index("action-index"),
             (.., Some(entity)) => Query::new(entity).index("entity-index"),
             _ => Query::new(record::LOG),
         };
@@ -279,6 +283,7 @@ impl Filter {
             && same(&self.action, &entry.action)
             && same(&self.entity, &entry.entity)
             && same(&self.entity_id, &entry.entity_id)
+            && same(&self.correlation_id, &entry.correlation_id)
             && self.from.is_none_or(|from| entry.at >= from)
             && self.to.is_none_or(|to| entry.at <= to)
     }

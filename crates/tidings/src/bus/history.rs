@@ -99,7 +99,7 @@ pub fn place(path: &str, message: &Stored) -> String {
 }
 
 /// Under which a message is found: it may have come without a correlation id.
-fn correlation(message: &Stored) -> &str {
+pub(super) fn correlation(message: &Stored) -> &str {
     message.message.correlation_id.as_deref().filter(|id| !id.is_empty()).unwrap_or(&message.message.id)
 }
 

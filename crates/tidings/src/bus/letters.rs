@@ -27,6 +27,9 @@ pub enum Deed {
     Remove,
 }
 
+/// What somebody writes together with so many letters that are dealt with.
+pub type Beside = dyn Fn(usize) -> Write + Send + Sync;
+
 /// Why nothing was done.
 #[derive(Debug, thiserror::Error)]
 pub enum LetterError {
@@ -86,8 +89,7 @@ impl Line {
     /// The entry of a letter that comes to this line of dead letters.
     pub(super) fn entry(&self, letter: &Stored) -> Option<Write> {
         let dead = letter.dead.as_ref()?;
-        let message = &letter.message;
-        let correlation = message.correlation_id.as_deref().unwrap_or(&message.id);
+        let correlation = super::history::correlation(letter);
         let item = Item::new()
             .with("id", id(self.layout.generation(), letter.sequence))
             .with("source", dead::SOURCE)
@@ -95,7 +97,7 @@ impl Line {
             .with("reason", &dead.reason)
             .with("channel", CHANNEL)
             .with("message_type", letter.kind().unwrap_or_default())
-            .with("correlation_id", correlation)
+            .with_some("correlation_id", dead::found_by(correlation))
             .with("path", &dead.source)
             .with("generation", self.layout.generation())
             .with("number", i64::try_from(letter.sequence).unwrap_or(i64::MAX));
@@ -158,8 +160,14 @@ impl Bus {
     }
 
     /// Does the same to several letters of one line, with little more effort than to one. Those that are not there any
-    /// more do not count.
-    pub async fn deal_with_all(&self, of: &OnBus, numbers: &[u64], deed: &Deed) -> Result<Done, LetterError> {
+    /// more do not count. What is `beside` so many is written with them.
+    pub async fn deal_with_all(
+        &self,
+        of: &OnBus,
+        numbers: &[u64],
+        deed: &Deed,
+        beside: Option<&Beside>,
+    ) -> Result<Done, LetterError> {
         let mut done = Done::default();
         let Some(dead) = self.dead_line(of) else { return Ok(done) };
         let to = self.destination(of, deed)?;
@@ -176,7 +184,7 @@ impl Bus {
                 }
             }
         }
-        done.done = dead.move_back(to.as_ref(), chosen, deed).await?;
+        done.done = dead.move_back(to.as_ref(), chosen, deed, beside).await?;
         Ok(done)
     }
 

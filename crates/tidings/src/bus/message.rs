@@ -11,6 +11,8 @@ use serde_json::Value as Json;
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Item, Value};
 
+use super::once::Mark;
+
 /// What a sender sends. `Message::default()` with an `id` and a `body` is one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -48,6 +50,9 @@ pub struct Message {
     /// When it is to be enqueued; absent or past: at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deliver_at: Option<Timestamp>,
+    /// Of one that was sent with an `Idempotency-Key`: left beside it when it is sent, and not part of it.
+    #[serde(skip)]
+    pub mark: Option<Box<Mark>>,
 }
 
 /// A message in a line.

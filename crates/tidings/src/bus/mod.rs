@@ -61,6 +61,7 @@ pub mod line;
 pub mod manage;
 pub mod message;
 mod metrics;
+pub mod once;
 mod ownership;
 pub mod path;
 pub mod pool;
@@ -311,9 +312,10 @@ impl Bus {
         let may_be_refused = way == Way::Straight && self.shared.nodes.is_some();
         let mut groups: Vec<Vec<Message>> = Vec::new();
         let mut rest = messages.into_iter();
-        while let Some(message) = rest.next() {
+        while let Some(mut message) = rest.next() {
             let marker = self.marker(entity, &message);
             let kept = may_be_refused.then(|| message.clone());
+            let mark = message.mark.take();
             let mut prepared = match Box::pin(self.prepare_for(entity, message, way)).await {
                 Err(BusError::Store(Error::Throttled(_))) if may_be_refused => {
                     transactions.into_iter().for_each(Prepared::aborted);
@@ -321,6 +323,9 @@ impl Bus {
                 }
                 prepared => prepared?,
             };
+            if let Some(mark) = mark {
+                prepared.write(mark.of(&prepared.sent));
+            }
             if let Some(marker) = marker {
                 prepared.write_first(marker);
             }
@@ -373,7 +378,8 @@ impl Bus {
     /// seen before.
     pub async fn prepare(&self, entity: &str, message: Message) -> Result<Prepared, BusError> {
         let entity = self.entity_anywhere(entity).await?;
-        check_size(&message)?;
+        // What is inside already is as large as it is; its properties are beside it.
+        check_room(&message)?;
         let marker = self.marker(&entity, &message);
         if let Some(Write::Put { table, item, .. }) = &marker
             && self.shared.store.get(table, &table.key_of(item)?).await?.is_some()
@@ -463,10 +469,15 @@ fn check_size(message: &Message) -> Result<(), BusError> {
         let why = format!("the message has {bytes} bytes with its properties, at most {MESSAGE_BYTES} are allowed");
         return Err(BusError::TooLarge(why));
     }
+    check_room(message)
+}
+
+/// What cannot be stored cannot be sent.
+fn check_room(message: &Message) -> Result<(), BusError> {
     // Properties that need much escaping take more room than they have bytes.
-    let may_swell = properties > (STORED_BYTES - MESSAGE_BYTES) / 6;
+    let may_swell = message.property_bytes() > (STORED_BYTES - MESSAGE_BYTES) / 6 || message.body.len() > MESSAGE_BYTES;
     if may_swell && message.body.len() + serde_json::to_string(message).map_or(0, |head| head.len()) > STORED_BYTES {
-        return Err(BusError::TooLarge("the message's properties take too much room in the store".to_owned()));
+        return Err(BusError::TooLarge("the message takes too much room in the store with its properties".to_owned()));
     }
     Ok(())
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tidings_core::pattern::Pattern;
+use tidings_store::limits::TRANSACTION_WRITES;
 use tidings_store::{Condition, Error, Query, Range};
 
 use super::history::End;
 use super::layout::{self, Delta, LaneId, Place};
-use super::letters::Deed;
+use super::letters::{Beside, Deed};
 use super::line::Line;
 use super::message::{Message, Stored};
 use super::prepared::Prepared;
@@ -144,7 +145,7 @@ impl Line {
                     None => done.locked += 1,
                 }
             }
-            done.resubmitted += self.move_back(Some(to), chosen, &deed).await?;
+            done.resubmitted += self.move_back(Some(to), chosen, &deed, None).await?;
             if done.more || page.next.is_none() {
                 return Ok(done);
             }
@@ -158,12 +159,14 @@ impl Line {
         chosen.into_iter().for_each(|(position, _, claim)| state.unclaim(position, claim));
     }
 
-    /// Takes letters that are claimed out of this line, to where they came from or for good; says how many.
+    /// Takes letters that are claimed out of this line, to where they came from or for good; says how many. What is to be
+    /// written `beside` so many of them is part of their transaction.
     pub(super) async fn move_back(
         self: &Arc<Self>,
         to: Option<&Arc<Line>>,
         chosen: Vec<(u64, Stored, Claim)>,
         deed: &Deed,
+        beside: Option<&Beside>,
     ) -> Result<u64, Error> {
         let mut transactions: Vec<Prepared> = Vec::new();
         let mut groups: Vec<Vec<(u64, Claim)>> = Vec::new();
@@ -178,7 +181,9 @@ impl Line {
                 }
             };
             match (transactions.last(), groups.last_mut()) {
-                (Some(last), Some(group)) if last.fits(&prepared) => {
+                (Some(last), Some(group))
+                    if last.fits(&prepared) && last.len() + prepared.len() < TRANSACTION_WRITES =>
+                {
                     let last = transactions.pop().unwrap_or_default();
                     transactions.push(last.and(prepared));
                     group.push((position, claim));
@@ -187,6 +192,11 @@ impl Line {
                     transactions.push(prepared);
                     groups.push(vec![(position, claim)]);
                 }
+            }
+        }
+        if let Some(beside) = beside {
+            for (transaction, group) in transactions.iter_mut().zip(&groups) {
+                transaction.write(beside(group.len()));
             }
         }
         let mut moved = 0;

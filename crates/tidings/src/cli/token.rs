@@ -39,7 +39,10 @@ enum Command {
     List,
     /// Revoke a token, at once
     #[command(after_help = "Example:\n  tidings token revoke 0193…\n\n`tidings token list` has the ids.")]
-    Revoke { id: String },
+    Revoke {
+        #[arg(value_parser = token_id)]
+        id: String,
+    },
 }
 
 pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
@@ -88,14 +91,19 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
             }
         }
         Command::Revoke { id } => {
-            if id.is_empty() || !id.chars().all(|c| c.is_ascii_alphanumeric()) {
-                return Err(Failure("that is no token id; `tidings token list` shows them".to_owned()));
-            }
             client.expect(client.request(Method::DELETE, &format!("/tokens/{id}"))).await?;
             output::note(&format!("token {id} is revoked"));
         }
     }
     Ok(Done::All)
+}
+
+/// What can be the id of a token: it becomes part of an address.
+fn token_id(text: &str) -> Result<String, String> {
+    if !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric()) {
+        return Ok(text.to_owned());
+    }
+    Err("that is no token id; `tidings token list` shows them".to_owned())
 }
 
 fn duration_text(text: &str) -> Result<std::time::Duration, String> {

@@ -59,6 +59,19 @@ impl Events {
         self.store.get(record::table(), &key).await?.map(StoredEvent::from_item).transpose()
     }
 
+    /// The newest event of that id that came with this correlation id.
+    pub async fn of_correlation(&self, event_id: &str, correlation_id: &str) -> Result<Option<StoredEvent>, Error> {
+        let mut ids = self.store.query(record::ids_table(), &Query::new(event_id).limit(100)).await?.items;
+        ids.sort_by_key(|id| std::cmp::Reverse(id.int("seen")));
+        for key in ids.iter().filter_map(record::event_key) {
+            let found = self.store.get(record::table(), &key).await?;
+            if let Some(item) = found.filter(|item| item.str("correlationId") == Some(correlation_id)) {
+                return StoredEvent::from_item(item).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
     /// One page, newest first.
     pub async fn page(
         &self,

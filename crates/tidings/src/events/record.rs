@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use serde_json::value::RawValue;
-use tidings_core::envelope::Envelope;
+use tidings_core::envelope::{self, Defaults, Envelope};
 use tidings_core::time::{self, Timestamp};
 use tidings_store::{Condition, Error, Item, Key, KeyKind, Table, Write};
 
@@ -151,6 +151,14 @@ impl StoredEvent {
         };
         let (json, received_at) = read().ok_or_else(|| Error::Corrupt("a stored event cannot be read".to_owned()))?;
         Ok(Self { json, received_at, item })
+    }
+
+    /// The envelope as it was taken in.
+    #[must_use]
+    pub fn envelope(&self) -> Option<Envelope> {
+        let no_id = String::new;
+        let defaults = Defaults { now: self.received_at, correlation_id: "", event_id: &no_id };
+        envelope::read(&self.json, &defaults).ok()
     }
 
     /// The envelope's text as a value that is written out as it is.

@@ -1,16 +1,20 @@
 //! One id for everything that follows from a request (SX-03, S003-69).
 
 use axum::http::{HeaderMap, HeaderValue};
+use tidings_core::envelope::check_name;
 use tidings_core::ids::IdSource;
 use tidings_core::limits::CORRELATION_CHARS;
 use tidings_core::time::Timestamp;
 use tidings_core::trace;
 
+use super::params::Params;
 use super::problem::Problem;
 use crate::outbound;
 
 pub const HEADER: &str = "x-correlation-id";
 const TRACE_PARENT: &str = "traceparent";
+/// As the parameter of a list.
+const NAMES: [&str; 2] = ["correlationId", "correlation_id"];
 
 /// The correlation id of the request at hand, and the `traceparent` beside it, if that says something else.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +49,23 @@ pub fn check(headers: &HeaderMap) -> Result<(), Problem> {
             "X-Correlation-ID",
             format!("must have 1 to {CORRELATION_CHARS} printable ASCII characters"),
         )),
+    }
+}
+
+/// The correlation id whose part of a list is wanted; a list may know it by both of its names. Longer than `/trace` takes
+/// it, nothing has one.
+pub fn param(params: &mut Params) -> Option<String> {
+    let [id, alias] = NAMES.map(|name| params.text(name).map(ToOwned::to_owned));
+    if id.is_some() && alias.is_some() && id != alias {
+        params.refuse(NAMES[1], format!("is another one than `{}`", NAMES[0]));
+    }
+    let (name, text) = id.map(|id| (NAMES[0], id)).or_else(|| alias.map(|id| (NAMES[1], id)))?;
+    match check_name(&text, CORRELATION_CHARS) {
+        Ok(()) => Some(text),
+        Err(why) => {
+            params.refuse(name, why);
+            None
+        }
     }
 }
 

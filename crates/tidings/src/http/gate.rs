@@ -1,6 +1,7 @@
 //! The gate in front of every handler: who calls, may they, with which parameters and body, and has this been
 //! answered before. It also puts the correlation id on every answer, renders problems, and counts.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +11,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 
 use super::body;
 use super::collector;
+use super::content::Content;
 use super::correlation::{self, CorrelationId};
 use super::finish::see_through;
 use super::idempotency;
@@ -24,6 +27,9 @@ use super::server::HEAD_BYTES;
 use super::throttle::{FailedLogins, Rates};
 use crate::app::Services;
 use crate::tokens::{Caller, Scope};
+
+/// Characters of an address that a refusal repeats.
+const SHOWN_CHARS: usize = 200;
 
 /// What all gates share.
 pub struct Gatekeeper {
@@ -71,7 +77,7 @@ impl Gatekeeper {
     /// The answer to a request that no route takes.
     pub fn refuse(&self, request: &Request, refusal: Refusal) -> Response {
         let correlation = CorrelationId::of(request.headers(), &*self.services.ids, self.services.clock.now());
-        let path = request.uri().path();
+        let path = shown(request.uri().path());
         let problem = match refusal {
             Refusal::NotFound => {
                 Problem::not_found(format!("there is nothing at {path}; GET /openapi.json lists what there is"))
@@ -166,48 +172,53 @@ impl Gate {
         let params = Params::read(parts.uri.query(), &self.params)?;
         parts.extensions.insert(params);
         parts.extensions.insert(correlation.clone());
-        let has_body = !matches!(parts.method, Method::GET | Method::HEAD);
-        let body = match self.body_rule {
-            BodyRule::Upload => body,
-            BodyRule::Document if !has_body => {
-                if self.at_owner
-                    && let Some(answer) = services.forward(&mut parts, &bytes::Bytes::new(), correlation).await?
-                {
-                    return Ok(answer);
-                }
-                Body::empty()
+        // Before anything is read: a key that is none is refused, whatever it comes with.
+        let key = match &caller {
+            Some(caller) if parts.method == Method::POST && parts.headers.contains_key(idempotency::HEADER) => {
+                let path = (self.path, parts.uri.path());
+                let bearer = bearer.unwrap_or_default();
+                Some(services.idempotency.key((caller, &bearer), path, &parts.headers)?)
+            }
+            _ => None,
+        };
+        let limits = &services.limits;
+        let content = match self.body_rule {
+            BodyRule::Upload | BodyRule::Parts => {
+                let most = services.config.limits.upload_bytes;
+                Content::Coming { body, most, patience: limits.timeout() }
             }
             BodyRule::Document => {
-                let limits = &services.limits;
-                let bytes = body::read(&parts.headers, body, limits.body_bytes(), limits.timeout()).await?;
+                let has_body = !matches!(parts.method, Method::GET | Method::HEAD);
+                let bytes = match has_body {
+                    true => body::read(&parts.headers, body, limits.body_bytes(), limits.timeout()).await?,
+                    false => Bytes::new(),
+                };
                 if self.at_owner
                     && let Some(answer) = services.forward(&mut parts, &bytes, correlation).await?
                 {
                     return Ok(answer);
                 }
-                if let (Some(caller), true) = (&caller, parts.method == Method::POST)
-                    && parts.headers.contains_key(idempotency::HEADER)
-                {
-                    let (path, headers) = (parts.uri.path(), &parts.headers);
-                    let bearer = bearer.unwrap_or_default();
-                    let key = services.idempotency.key((caller, &bearer), (self.path, path), headers, &bytes)?;
-                    parts.extensions.insert(caller.clone());
-                    let services = services.clone();
-                    let answer = async move {
-                        let handler = |seed| {
-                            parts.extensions.insert(seed);
-                            next.run(Request::from_parts(parts, Body::from(bytes)))
-                        };
-                        services.idempotency.once(key, handler).await
-                    };
-                    return if self.ends_with_caller { answer.await } else { see_through(answer).await };
-                }
-                Body::from(bytes)
+                Content::Whole(bytes)
             }
         };
         if let Some(caller) = caller {
             parts.extensions.insert(caller);
         }
+        if let Some(key) = key.filter(|_| self.body_rule != BodyRule::Parts) {
+            let services = services.clone();
+            let answer = async move {
+                let handler = |seed, body| {
+                    parts.extensions.insert(seed);
+                    next.run(Request::from_parts(parts, body))
+                };
+                services.idempotency.once(key, content, handler).await
+            };
+            return if self.ends_with_caller { answer.await } else { see_through(answer).await };
+        }
+        let body = match content {
+            Content::Whole(bytes) => Body::from(bytes),
+            Content::Coming { body, .. } => body,
+        };
         let answer = next.run(Request::from_parts(parts, body));
         Ok(if self.ends_with_caller { answer.await } else { see_through(answer).await })
     }
@@ -232,6 +243,14 @@ pub async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -
         correlation_id = correlation.0, "answered"
     );
     response
+}
+
+/// An address as an answer repeats it: so much of it that one knows it again.
+fn shown(path: &str) -> Cow<'_, str> {
+    match path.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => Cow::Owned(format!("{}…", path.get(..end).unwrap_or_default())),
+        None => Cow::Borrowed(path),
+    }
 }
 
 /// Refuses a head that is too long. The server's own buffer ends the worst of them, and only those.

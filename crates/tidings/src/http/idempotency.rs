@@ -1,8 +1,11 @@
 //! `Idempotency-Key` on any POST (SX-09): the same key and body replay the first answer; another body is refused.
 //!
+//! One home for all of them: the gate brings every POST here, with its body whole or, of an upload, as it comes; only a form
+//! in parts, whose bytes are others each time it is sent, comes here by its own handler, with what it says.
+//!
 //! A key is claimed before the handler runs, and its answer is stored after the effect. A crash between the two lets a
 //! retry run the handler again, so handlers that make ids take them from the claim's [`IdempotencySeed`]: the second run
-//! then finds its own work done. A claim is forgotten with its answer, so that the same key makes other ids a day later.
+//! then finds its own work done, or leave the claim's mark beside what they do ([`Claim`]). A claim is forgotten with its answer, so that the same key makes other ids a day later.
 //! What was refused has changed nothing, and leaves no claim.
 //!
 //! An answer may hold a secret that is kept nowhere else (a new token), so it is stored encrypted with a key that is
@@ -14,7 +17,6 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
-use bytes::Bytes;
 use http_body_util::BodyExt;
 use ring::digest::{Context, SHA256};
 use tidings_core::ids::IdSource;
@@ -22,6 +24,7 @@ use tidings_core::time::{Clock, Timestamp};
 use tidings_store::{Item, Key, KeyKind, Store, Table, Value, Write};
 use uuid::Uuid;
 
+use super::content::Content;
 use super::cursor::Sealer;
 use super::kept::Kept;
 use super::problem::Problem;
@@ -50,20 +53,41 @@ pub struct Idempotency {
 /// A request's key, and what it stands for.
 pub struct RequestKey {
     id: String,
-    body_hash: Vec<u8>,
     /// Seals the answer for the caller alone.
     sealer: Sealer,
 }
 
 /// Makes the ids of a request that has a key: the same claim gives the same ids.
 #[derive(Debug, Clone)]
-pub struct IdempotencySeed(String);
+pub struct IdempotencySeed {
+    claim: String,
+    /// Until when the key is remembered.
+    until: i64,
+    is_again: bool,
+}
+
+/// The mark of a request that has a key, for what has no id of its own to be known by: it goes into the transaction of
+/// the effect, and who comes again with the key finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    pub id: Uuid,
+    /// Until when it is to be found, in seconds since 1970.
+    pub until: i64,
+    /// Whether an earlier run may have done something.
+    pub is_again: bool,
+}
 
 impl IdempotencySeed {
+    #[must_use]
+    pub fn claim(&self) -> Claim {
+        let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{}/claim", self.claim).as_bytes());
+        Claim { id, until: self.until, is_again: self.is_again }
+    }
+
     /// The `n`th id of the request.
     #[must_use]
     pub fn uuid(&self, n: usize) -> Uuid {
-        Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{}/{n}", self.0).as_bytes())
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{}/{n}", self.claim).as_bytes())
     }
 }
 
@@ -95,7 +119,6 @@ impl Idempotency {
         (caller, bearer): (&Caller, &str),
         (route, path): (&str, &str),
         headers: &HeaderMap,
-        body: &Bytes,
     ) -> Result<RequestKey, Problem> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let key = text(HEADER).filter(|key| (1..=KEY_CHARS).contains(&key.len())).ok_or_else(|| {
@@ -103,32 +126,36 @@ impl Idempotency {
         })?;
         let id = digest(&[&caller.token.id, route, path, key]).iter().map(|byte| format!("{byte:02x}")).collect();
         let sealer = Sealer::new(&digest(&["answer", bearer, path, key]), Arc::clone(&self.ids));
-        let body_hash = ring::digest::digest(&SHA256, body).as_ref().to_vec();
-        Ok(RequestKey { id, body_hash, sealer })
+        Ok(RequestKey { id, sealer })
     }
 
     /// The first answer to this key, from the store or by running the handler.
     pub async fn once<F: Future<Output = Response>>(
         &self,
         key: RequestKey,
-        handler: impl FnOnce(IdempotencySeed) -> F,
+        content: Content,
+        handler: impl FnOnce(IdempotencySeed, Body) -> F,
     ) -> Result<Response, Problem> {
         let _running = Running::start(&self.running, &key.id)?;
-        let (claim, is_first) = match self.claim(&key).await? {
+        let hash = content.hash();
+        let (claim, is_first) = match self.claim(&key, hash.as_ref()).await? {
             Claimed::Now(claim) => (claim, true),
             Claimed::Before(item) => {
-                if item.get("bodyHash") != Some(&Value::B(key.body_hash.clone())) {
-                    let detail = "this Idempotency-Key was used with another body; use a new key for a new request";
-                    return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail));
-                }
                 if item.get("status").is_some() {
-                    return replay(&item, &key);
+                    return replay_if(&item, &key, &content.into_hash().await?);
+                }
+                // What was broken off while it came in left no hash to compare with.
+                if hash.is_some_and(|hash| !is_same(&item, &hash)) {
+                    return Err(reused());
                 }
                 // Nobody knows how far it came.
                 (item.str("claim").unwrap_or_default().to_owned(), false)
             }
         };
-        let response = handler(IdempotencySeed(format!("{}/{claim}", key.id))).await;
+        let until = self.until();
+        let seed = IdempotencySeed { claim: format!("{}/{claim}", key.id), until, is_again: !is_first };
+        let (body, hashing) = content.into_body();
+        let response = handler(seed, body).await;
         // What failed for our own reasons may succeed the next time; it is no answer to keep.
         if response.status().is_server_error() {
             return Ok(response);
@@ -143,19 +170,19 @@ impl Idempotency {
         }
         let (parts, body) = response.into_parts();
         let body = body.collect().await.map_err(|_| Problem::bad_request("the answer cannot be read"))?.to_bytes();
-        let item = self.row(&key, &claim).with("status", i64::from(parts.status.as_u16()));
+        let item = self.row(&key, &claim, hashing.finish().as_ref()).with("status", i64::from(parts.status.as_u16()));
         let answer = Kept { headers: parts.headers.clone(), body: body.clone() }.pack();
         let answer = (answer.len() <= ANSWER_BYTES).then(|| key.sealer.seal(&key.id, &answer));
         self.store.transact(vec![Write::put(table(), item.with_some("answer", answer))]).await?;
         Ok(Response::from_parts(parts, Body::from(body)))
     }
 
-    async fn claim(&self, key: &RequestKey) -> Result<Claimed, Problem> {
+    async fn claim(&self, key: &RequestKey, hash: Option<&Vec<u8>>) -> Result<Claimed, Problem> {
         if let Some(item) = self.store.get(table(), &Key::new(&key.id)).await? {
             return Ok(Claimed::Before(item));
         }
         let claim = self.ids.uuid(self.clock.now()).to_string();
-        match self.store.transact(vec![Write::insert(table(), self.row(key, &claim))]).await {
+        match self.store.transact(vec![Write::insert(table(), self.row(key, &claim, hash))]).await {
             Ok(()) => Ok(Claimed::Now(claim)),
             // Another node was first.
             Err(error) => match error.conflict_on(0).and_then(|conflict| conflict.found.clone()) {
@@ -165,12 +192,16 @@ impl Idempotency {
         }
     }
 
-    fn row(&self, key: &RequestKey, claim: &str) -> Item {
+    fn row(&self, key: &RequestKey, claim: &str, hash: Option<&Vec<u8>>) -> Item {
         Item::new()
             .with("id", &key.id)
-            .with("bodyHash", key.body_hash.clone())
+            .with_some("bodyHash", hash.cloned())
             .with("claim", claim)
-            .with("ttl", self.clock.now().as_second().saturating_add(self.kept_seconds))
+            .with("ttl", self.until())
+    }
+
+    fn until(&self) -> i64 {
+        self.clock.now().as_second().saturating_add(self.kept_seconds)
     }
 }
 
@@ -180,6 +211,21 @@ enum Claimed {
     Now(String),
     /// An earlier one, which may have been answered.
     Before(Item),
+}
+
+/// Whether a key stands for this body, as far as that is known.
+fn is_same(item: &Item, hash: &[u8]) -> bool {
+    item.get("bodyHash").is_none_or(|known| *known == Value::B(hash.to_vec()))
+}
+
+/// The answer that was kept, if it was to the same body.
+fn replay_if(item: &Item, key: &RequestKey, hash: &[u8]) -> Result<Response, Problem> {
+    if is_same(item, hash) { replay(item, key) } else { Err(reused()) }
+}
+
+fn reused() -> Problem {
+    let detail = "this Idempotency-Key was used with another body; use a new key for a new request";
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail)
 }
 
 fn replay(item: &Item, key: &RequestKey) -> Result<Response, Problem> {

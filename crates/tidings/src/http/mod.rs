@@ -4,6 +4,7 @@
 
 pub(crate) mod body;
 pub mod collector;
+mod content;
 pub mod correlation;
 pub mod csv;
 mod cursor;
@@ -24,16 +25,17 @@ mod throttle;
 mod unread;
 
 pub use body::read as read_body;
-pub use correlation::{CorrelationId, HEADER as CORRELATION_HEADER};
+pub use content::Content;
+pub use correlation::{CorrelationId, HEADER as CORRELATION_HEADER, param as correlation_param};
 pub use cursor::Sealer;
 pub use extract::{Json, JsonText, media_type};
 pub use finish::see_through;
 pub use gate::{Gatekeeper, Peer, bearer_of};
 pub use idempotency::{
-    HEADER as IDEMPOTENCY_KEY, Idempotency, IdempotencySeed, RequestIds, table as idempotency_table,
+    Claim, HEADER as IDEMPOTENCY_KEY, Idempotency, IdempotencySeed, RequestIds, table as idempotency_table,
 };
 pub use metrics::{CommitMetrics, Metrics};
-pub use params::{End, Params};
+pub use params::{End, Params, not_text};
 pub use problem::Problem;
 pub use route::{Access, BodyRule, OneOrMany, Param, Route};
 pub use server::{Server, raise_file_limit};

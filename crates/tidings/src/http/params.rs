@@ -22,7 +22,7 @@ impl Params {
         let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
             .map(|(name, value)| (name.into_owned(), value.into_owned()))
             .collect();
-        let mut errors = not_text(query);
+        let mut errors = not_text(query.as_bytes());
         for (place, (name, _)) in pairs.iter().enumerate() {
             if !known.contains(&name.as_str()) {
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -86,13 +86,13 @@ impl Params {
 }
 
 /// Parameters that are no text: what stands for the bytes that are none would be another name.
-fn not_text(query: &str) -> Vec<FieldError> {
-    let is_text = |part: &str| percent_encoding::percent_decode_str(part).decode_utf8().is_ok();
-    let bad = query.split('&').filter(|pair| !is_text(pair));
-    let names = bad.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+pub fn not_text(query: &[u8]) -> Vec<FieldError> {
+    let is_text = |part: &[u8]| percent_encoding::percent_decode(part).decode_utf8().is_ok();
+    let bad = query.split(|byte| *byte == b'&').filter(|pair| !is_text(pair));
+    let names = bad.map(|pair| pair.split(|byte| *byte == b'=').next().unwrap_or_default());
     names
         .map(|name| {
-            let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
+            let name = percent_encoding::percent_decode(name).decode_utf8_lossy();
             FieldError::new(name, "must be text in UTF-8")
         })
         .collect()

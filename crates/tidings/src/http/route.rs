@@ -24,6 +24,9 @@ pub enum BodyRule {
     Document,
     /// The handler reads the body itself, up to the configured size for uploads.
     Upload,
+    /// The same, a form in several parts. Its bytes are others each time it is sent, so the handler also sees to its
+    /// `Idempotency-Key`, by what the parts hold.
+    Parts,
 }
 
 /// A query parameter and what it means.
@@ -138,6 +141,12 @@ impl Route {
     #[must_use]
     pub fn upload(mut self) -> Self {
         self.body_rule = BodyRule::Upload;
+        self
+    }
+
+    #[must_use]
+    pub fn parts(mut self) -> Self {
+        self.body_rule = BodyRule::Parts;
         self
     }
 

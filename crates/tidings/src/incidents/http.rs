@@ -12,7 +12,7 @@ use super::monitors::severity_name;
 use super::state::{Incident, State};
 use super::{Acknowledged, shown};
 use crate::app::Services;
-use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, paging};
+use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, correlation_param, paging};
 use crate::tokens::{Caller, Scope};
 
 const NOTE_CHARS: usize = 1000;
@@ -24,6 +24,7 @@ pub fn routes() -> Vec<Route> {
             .scopes(&[Scope::Read])
             .params(&[
                 Param("state", "open, acknowledged or resolved"),
+                Param("correlationId", "The one that all events of an incident share: its id"),
                 Param("limit", "1 to 100, default 50"),
                 Param("cursor", "Where the page before ended"),
             ])
@@ -56,6 +57,8 @@ struct AcknowledgeBody {
 #[serde(rename_all = "camelCase")]
 struct IncidentView {
     incident_id: String,
+    /// Of all its events: the incident's own id.
+    correlation_id: String,
     monitor: String,
     /// `dead_letters`, `active_messages`, `latency_p99_seconds` or `dead_letter_share`.
     metric: String,
@@ -87,6 +90,7 @@ impl From<&Incident> for IncidentView {
     fn from(incident: &Incident) -> Self {
         Self {
             incident_id: incident.id.clone(),
+            correlation_id: incident.id.clone(),
             monitor: incident.monitor.clone(),
             metric: incident.metric.clone(),
             entity: incident.entity.clone(),
@@ -123,8 +127,13 @@ async fn list(
     if wanted.is_some() && state.is_none() {
         params.refuse("state", "must be open, acknowledged or resolved");
     }
-    let asked = paging::Asked::read(&services.sealer, &caller, "incidents", &wanted, params)?;
-    let (incidents, next) = services.incidents.page(state, asked.limit, asked.after.clone()).await?;
+    let correlation_id = correlation_param(&mut params);
+    let filter = (&wanted, &correlation_id);
+    let asked = paging::Asked::read(&services.sealer, &caller, "incidents", &filter, params)?;
+    let (incidents, next) = match &correlation_id {
+        Some(id) => (services.incidents.of_correlation(id, state).await?, None),
+        None => services.incidents.page(state, asked.limit, asked.after.clone()).await?,
+    };
     let items = incidents.iter().map(IncidentView::from).collect();
     Ok(Json(StatusCode::OK, IncidentList { items, cursor: asked.cursor(&services.sealer, next.as_ref()) }))
 }

@@ -192,6 +192,12 @@ impl Incidents {
         Ok(self.stored(id).await?.map(|stored| stored.value))
     }
 
+    /// The incident of a correlation id, which is its own: at most one, so that there is nothing to look through.
+    pub async fn of_correlation(&self, id: &str, state: Option<State>) -> Result<Vec<Incident>, Error> {
+        let found = self.get(id).await?.filter(|found| state.is_none_or(|state| found.state == state));
+        Ok(found.into_iter().collect())
+    }
+
     /// A page, newest first.
     pub async fn page(
         &self,

@@ -89,8 +89,9 @@ impl Tally {
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
         let write = |((counter, slot), line): (&(String, String), &Line)| {
-            let mut changes: Vec<Change> =
-                line.adds.iter().map(|(name, by)| Change::Add((*name).into(), *by)).collect();
+            // Whoever came to a state and left it again does not count there.
+            let adds = line.adds.iter().filter(|(_, by)| **by != 0);
+            let mut changes: Vec<Change> = adds.map(|(name, by)| Change::Add((*name).into(), *by)).collect();
             changes.push(Change::Set("ttl".into(), line.ttl.into()));
             Write::update(table(), Key::with_sort(counter, format!("{slot}#{}", line.shard)), changes)
         };

@@ -7,6 +7,7 @@
 pub mod counters;
 pub mod dead;
 pub mod deliver;
+mod holds;
 pub mod http;
 pub mod list;
 pub mod metrics;
@@ -26,12 +27,13 @@ use tidings_core::envelope::FieldError;
 use tidings_core::message::Input;
 use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
-use tidings_store::{Error, Key, Query, Store, Table, Write};
+use tidings_store::{Error, Item, Key, Query, Store, Table, Write};
 use tokio::sync::{Notify, broadcast, watch};
 use uuid::Uuid;
 
 use dead::DeadLetter;
 use dead::edit::Edit;
+pub use holds::{Hold, Holds};
 use policies::Policies;
 use quiet::Quiet;
 pub use record::{Message, NewMessage};
@@ -65,6 +67,8 @@ pub struct Messages {
     pub table: Table,
     pub types: Types,
     pub signals: Arc<Signals>,
+    /// Who of this process changes a message whose state is not to be changed by others meanwhile.
+    pub holds: Holds,
     /// How many outcomes were recorded here so far: for those who wait for one.
     pub recorded: watch::Sender<u64>,
     /// The ids of messages that stood for one of the bus, as they end here.
@@ -114,6 +118,7 @@ impl Messages {
             table: record::table(&stage),
             types: Types::new(&config.message_types)?.allowing_unknown(config.allow_unknown_types),
             signals: Arc::default(),
+            holds: Holds::default(),
             recorded: watch::Sender::new(0),
             pushed: broadcast::Sender::new(PUSHED),
             new_letter_job: Arc::default(),
@@ -243,6 +248,13 @@ impl Messages {
         self.store.get(&self.table, &Key::new(message_id)).await?.map(Stored::read).transpose()
     }
 
+    /// Whether a message is in the store as it was read.
+    pub async fn is_still(&self, stored: &Stored) -> Result<bool, Error> {
+        let item = self.store.get(&self.table, &record::key(&stored.message.message_id)).await?;
+        let same = |item: &Item| ["status", "revision"].iter().all(|name| item.get(name) == stored.item().get(name));
+        Ok(item.as_ref().is_some_and(same))
+    }
+
     /// The latest messages of a cancelling key, at most `MOST_OF_KEY`.
     pub async fn of_key(&self, key: &str) -> Result<Vec<Stored>, Error> {
         let query = Query::new(key).index("cancel_key-index").descending().limit(MOST_OF_KEY);
@@ -287,8 +299,22 @@ impl Messages {
         now: Timestamp,
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
+        self.passage_of(stored, [(input, now)], change)
+    }
+
+    /// What a message becomes by one input after the other, as one change.
+    ///
+    /// # Errors
+    ///
+    /// If its state does not allow one of them.
+    pub fn passage_of(
+        &self,
+        stored: Stored,
+        inputs: impl IntoIterator<Item = (Input, Timestamp)>,
+        change: impl FnOnce(&mut Message),
+    ) -> Result<Transition, Refused> {
         let policy = self.policy_of(&stored.message);
-        stored.transition(&self.table, &policy, input, now, &self.followers, change)
+        stored.transition(&self.table, &policy, inputs, &self.followers, change)
     }
 
     /// The message that takes a dead letter's place, with what is to be changed.

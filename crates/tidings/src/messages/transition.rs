@@ -72,41 +72,45 @@ impl Stored {
         self.item.size()
     }
 
-    /// What the message becomes; `change` may add to it what `core` does not know.
+    /// What the message becomes by one input after the other, each at its time: all that happened since it was read is
+    /// one write. `change` may add to it what `core` does not know.
     ///
     /// # Errors
     ///
-    /// [`Refused::Conflict`] if its state does not allow the input.
+    /// [`Refused::Conflict`] if its state does not allow an input.
     pub fn transition(
         self,
         table: &Table,
         policy: &Policy,
-        input: Input,
-        now: Timestamp,
+        inputs: impl IntoIterator<Item = (Input, Timestamp)>,
         followers: &[Arc<dyn Follower>],
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
         let Self { message: mut after, item } = self;
-        let (delivery, actions) = step(&after.delivery, policy, input, now)?;
-        touch(&mut after, now);
-        let before = std::mem::replace(&mut after.delivery, delivery);
-        if after.delivery.status != Status::Created {
-            // Taken up at once, it was in line for no time.
-            after.queued_at = after.queued_at.or(Some(after.updated_date));
-        }
-        if !after.delivery.attempts.is_empty() {
-            after.processing_started_at = after.processing_started_at.or(Some(after.updated_date));
+        let (before, mut now) = (after.delivery.retry_count, after.updated_date);
+        let (mut tally, mut actions) = (Tally::default(), Vec::new());
+        for (input, at) in inputs {
+            let (delivery, next) = step(&after.delivery, policy, input, at)?;
+            (actions, now) = (next, at);
+            touch(&mut after, now);
+            let from = std::mem::replace(&mut after.delivery, delivery);
+            if after.delivery.status != Status::Created {
+                // Taken up at once, it was in line for no time.
+                after.queued_at = after.queued_at.or(Some(after.updated_date));
+            }
+            if !after.delivery.attempts.is_empty() {
+                after.processing_started_at = after.processing_started_at.or(Some(after.updated_date));
+            }
+            tally.count(from.status, &after);
         }
         change(&mut after);
-        let mut tally = Tally::default();
-        tally.count(before.status, &after);
         let mut more = Vec::new();
         if after.delivery.status.is_final() {
             after.processing_completed_at = Some(after.updated_date);
             after.lease = None;
             more.extend(followers.iter().flat_map(|follower| follower.ended(&after)));
-        } else if after.delivery.retry_count > before.retry_count {
-            let by = after.delivery.retry_count - before.retry_count;
+        } else if after.delivery.retry_count > before {
+            let by = after.delivery.retry_count - before;
             more.extend(followers.iter().flat_map(|follower| follower.retried(&after, by)));
         }
         for action in &actions {

@@ -196,7 +196,7 @@ impl Asked {
     /// Reads it; a body of more than `most` bytes is answered with `too_large`.
     async fn by(desk: &Desk, request: Request, too_large: Refusal, most: usize) -> Result<Self, Refusal> {
         let (parts, body) = request.into_parts();
-        let params = Params::read(&parts.headers, parts.uri.query());
+        let params = Params::read(&parts.headers, parts.uri.query())?;
         let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
         let token = desk.recognise(&parts.headers, &params, peer).await?;
         let correlation =

@@ -227,7 +227,7 @@ impl Writer {
 impl ntfy::BuiltIn for Push {
     async fn publish(&self, notice: ntfy::Publish<'_>, message_id: Uuid, correlation_id: &str) -> Outcome {
         let id = id_from(Uuid::new_v5(&Uuid::NAMESPACE_OID, message_id.as_bytes()).as_u128());
-        let params = params::Params::read(&axum::http::HeaderMap::new(), None);
+        let params = params::Params::default();
         let json = serde_json::to_vec(&notice).expect("strings and numbers are JSON");
         let draft = match publish::from_json(&params, &json) {
             Ok(draft) => draft,

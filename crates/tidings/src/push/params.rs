@@ -4,22 +4,39 @@ use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
+use super::refusal::Refusal;
+use crate::http::not_text;
+
+/// Headers that are nobody's parameters: programs fill them in by themselves.
+const OTHERS: [&str; 3] = ["user-agent", "cookie", "referer"];
+
 /// The parameters of one request.
+#[derive(Default)]
 pub struct Params {
     headers: Vec<(String, String)>,
     query: Vec<(String, String)>,
 }
 
 impl Params {
-    #[must_use]
-    pub fn read(headers: &HeaderMap, query: Option<&str>) -> Self {
-        let header = |value: &[u8]| decode_words(String::from_utf8_lossy(value).trim());
-        let headers =
-            headers.iter().map(|(name, value)| (name.as_str().to_owned(), header(value.as_bytes()))).collect();
-        let query = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+    /// Reads them. What is no UTF-8 is refused: with something else in its place it would be another text.
+    pub fn read(headers: &HeaderMap, query: Option<&str>) -> Result<Self, Refusal> {
+        let mut read = Vec::with_capacity(headers.len());
+        for (name, value) in headers {
+            let name = name.as_str();
+            match std::str::from_utf8(value.as_bytes()) {
+                Ok(value) => read.push((name.to_owned(), decode_words(value.trim()))),
+                Err(_) if OTHERS.contains(&name) => {}
+                Err(_) => return Err(Refusal::parameter(name)),
+            }
+        }
+        let query = query.unwrap_or_default();
+        if let Some(error) = not_text(query.as_bytes()).first() {
+            return Err(Refusal::parameter(&error.field));
+        }
+        let query = form_urlencoded::parse(query.as_bytes())
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect();
-        Self { headers, query }
+        Ok(Self { headers: read, query })
     }
 
     /// The value under the first of these names that has one; headers come before the query.
@@ -121,12 +138,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_text_is_refused() {
+        let with = |name: &'static str, value: &[u8], query: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, axum::http::HeaderValue::from_bytes(value).unwrap());
+            Params::read(&headers, Some(query)).is_ok()
+        };
+        assert!(with("x-title", "ä".as_bytes(), "m=%C3%A4") && with("user-agent", b"M\xfcller", ""));
+        for name in ["x-title", "title", "t", "tags", "message"] {
+            assert!(!with(name, b"M\xfcller", ""), "{name}");
+        }
+        assert!(!with("x-title", b"a", "m=%ff") && !with("x-title", b"a", "%ff=m"));
+    }
+
+    #[test]
     fn headers_come_first_and_names_in_order() {
         let mut headers = HeaderMap::new();
         headers.insert("priority", "u=1, i".parse().unwrap());
         headers.insert("t", "short".parse().unwrap());
         headers.insert("cache", "no".parse().unwrap());
-        let params = Params::read(&headers, Some("Title=q&p=4&tags=a,%20b,,&x="));
+        let params = Params::read(&headers, Some("Title=q&p=4&tags=a,%20b,,&x=")).unwrap();
         assert_eq!(params.get(&["x-title", "title", "t"]), Some("short"));
         assert_eq!(params.get(&["x-priority", "priority", "prio", "p"]), Some("4"));
         assert_eq!(params.list(&["tags"]), ["a", "b"]);

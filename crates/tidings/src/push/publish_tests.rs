@@ -6,7 +6,7 @@ use super::*;
 fn params(headers: &[(&'static str, &str)], query: &str) -> Params {
     let headers: HeaderMap =
         headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-    Params::read(&headers, Some(query))
+    Params::read(&headers, Some(query)).unwrap()
 }
 
 fn code(refused: Result<Draft, Refusal>) -> u64 {

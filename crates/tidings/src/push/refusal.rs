@@ -41,6 +41,11 @@ impl Refusal {
         Self::new(40011, "invalid message: message must be UTF-8 encoded")
     }
 
+    pub fn parameter(name: &str) -> Self {
+        let name: String = name.chars().take(64).collect();
+        Self::new(40011, format!("invalid request: {name} must be UTF-8 encoded"))
+    }
+
     pub fn attachment_url() -> Self {
         Self::new(40013, "invalid request: attachment URL is invalid")
     }

@@ -20,7 +20,7 @@ async fn publish(push: &Push, topic: &str, text: &str) -> String {
 }
 
 async fn subscribe(push: &Arc<Push>, list: &str, query: &str) -> Subscription {
-    let params = Params::read(&HeaderMap::new(), Some(query));
+    let params = Params::read(&HeaderMap::new(), Some(query)).unwrap();
     let wanted = Wanted::read(topics(list).unwrap(), Format::Json, &params, push.clock.now()).unwrap();
     let (stop, stopping) = watch::channel(false);
     // A server that is gone counts as stopping.
@@ -133,7 +133,7 @@ async fn filters_all_have_to_fit() {
     }
     assert_eq!(polled(&push, "a", "priority=3").await, ["other"]);
     assert_eq!(polled(&push, "a", "tags=x,z").await, [""; 0]);
-    assert!(Filter::read(&Params::read(&HeaderMap::new(), Some("p=9"))).is_err());
+    assert!(Filter::read(&Params::read(&HeaderMap::new(), Some("p=9")).unwrap()).is_err());
 }
 
 #[test]

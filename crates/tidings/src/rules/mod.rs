@@ -85,6 +85,12 @@ impl Rules {
         Ok(rules)
     }
 
+    /// Says that this installation has no such channel: built-in rules do not tell by it.
+    pub fn lacks(&self, channel: &str) -> Result<(), Error> {
+        builtin::without(channel)?.into_iter().for_each(|rule| self.book.put(rule));
+        Ok(())
+    }
+
     /// Puts these in the place of the rules that the configuration file had before.
     pub fn take_file_rules(&self, rules: &[config::rules::Rule]) -> Result<(), Error> {
         self.book.replace_file_rules(from_file(rules)?);

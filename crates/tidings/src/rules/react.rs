@@ -327,7 +327,7 @@ impl Sheet {
         let room = self.room();
         let reaction = &mut self.reaction;
         let used = reaction.writes.len() + reaction.bus.len();
-        let is_crowded = self.served.len() > served::PAGE;
+        let is_crowded = self.served.bytes() > served::PAGE_BYTES;
         if used + writes.len() + on_bus > room
             || self.bytes + bytes > limits::TRANSACTION_BYTES - KEPT_BYTES
             || is_crowded

@@ -17,8 +17,9 @@ use super::outcome::LeftOut;
 use crate::mask;
 use crate::messages::Message;
 
-/// Recipients that one page of a job has room for: 22 bytes each, and an item has 400 KB.
-pub const PAGE: usize = 10_000;
+/// Bytes of shares that one page of a job has room for; an item has 400 KB. That is 10,000 recipients of a few messages,
+/// and fewer of many: each share has its rule's name beside it.
+pub const PAGE_BYTES: usize = 256 * 1024;
 
 /// Those who are served, and by whom.
 #[derive(Debug, Default)]
@@ -26,7 +27,9 @@ pub struct Served {
     shares: Vec<Share>,
     /// Which of the shares somebody is in.
     by: HashMap<Uuid, usize>,
-    /// The page of the job that the next share goes to, and how many are on it.
+    /// Bytes of all shares.
+    bytes: usize,
+    /// The page of the job that the next share goes to, and how many bytes are on it.
     page: usize,
     on_page: usize,
 }
@@ -90,7 +93,14 @@ impl Served {
         taken.end()
     }
 
+    /// About how many bytes it takes to keep all of it.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub fn add(&mut self, share: Share) {
+        self.bytes += share.bytes();
         for key in &share.keys {
             self.by.entry(*key).or_insert(self.shares.len());
         }
@@ -106,6 +116,7 @@ impl Served {
     /// Forgets the shares that were added since.
     pub fn back_to(&mut self, mark: usize) {
         for share in self.shares.drain(mark.min(self.shares.len())..) {
+            self.bytes = self.bytes.saturating_sub(share.bytes());
             for key in &share.keys {
                 self.by.remove(key);
             }
@@ -125,12 +136,12 @@ impl Served {
         let mut served = Self::default();
         for page in 0.. {
             let Some(item) = store.get(job::table(), &Key::new(page_id(job, page))).await? else { break };
-            let before = served.len();
+            let before = served.bytes;
             for text in job::notes_in(&item, "served") {
                 let share = Share::parse(text);
                 served.add(share.ok_or_else(|| Error::Corrupt("a stored job cannot be read".to_owned()))?);
             }
-            (served.page, served.on_page) = (page, served.len() - before);
+            (served.page, served.on_page) = (page, served.bytes - before);
         }
         Ok(served)
     }
@@ -152,10 +163,10 @@ impl Served {
         self.add(share);
     }
 
-    /// The page for a share, and how many are on it then.
+    /// The page for a share, and how many bytes are on it then.
     fn place(&self, share: &Share) -> (usize, usize) {
-        let together = self.on_page + share.keys.len();
-        if together > PAGE && self.on_page > 0 { (self.page + 1, share.keys.len()) } else { (self.page, together) }
+        let (own, together) = (share.bytes(), self.on_page + share.bytes());
+        if together > PAGE_BYTES && self.on_page > 0 { (self.page + 1, own) } else { (self.page, together) }
     }
 
     /// The writes that take a job's pages away.
@@ -208,6 +219,12 @@ impl<'a> Taker<'a> {
 }
 
 impl Share {
+    /// About how many bytes its text has, and never fewer.
+    fn bytes(&self) -> usize {
+        // A name may need escaping; of three bytes four are made, and of a key's 16 never more than 22 and a bit.
+        self.by.len() * 2 + (self.keys.len() * 16).div_ceil(3) * 4 + 32
+    }
+
     fn text(&self) -> String {
         let bytes: Vec<u8> = self.keys.iter().flat_map(|key| *key.as_bytes()).collect();
         json!([self.by, self.target, BASE64.encode(bytes)]).to_string()
@@ -254,4 +271,70 @@ fn key(channel: &str, recipient: &str) -> Uuid {
 
 fn page_id(job: &str, page: usize) -> String {
     format!("{job}/served/{page}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidings_core::time::ManualClock;
+    use tidings_store::memory::Memory;
+
+    use super::*;
+
+    fn share(by: &str, number: usize, recipients: usize) -> Share {
+        let one = |n: usize| key("email", &format!("{number}-{n}@example.com"));
+        Share { by: by.to_owned(), target: Some(0), keys: (0..recipients).map(one).collect() }
+    }
+
+    /// Keeps shares as a job does, one in a transaction; gives how many pages there are, and what is found again.
+    async fn keep(shares: impl Iterator<Item = Share>) -> (usize, Served) {
+        let clock = Arc::new(ManualClock::new("2026-03-01T12:00:00Z".parse().unwrap()));
+        let (store, mut served) = (Memory::new(clock), Served::default());
+        for share in shares {
+            store.transact(vec![served.kept("job", i64::MAX, &share)]).await.expect("it has room");
+            served.add_kept(share);
+        }
+        let found = Served::of_job(&store, "job").await.unwrap();
+        assert_eq!((found.len(), found.page, found.on_page), (served.len(), served.page, served.on_page));
+        (found.removed("job").count(), found)
+    }
+
+    // SX-27: at n-1, n, n+1.
+    #[tokio::test]
+    async fn a_page_is_full_when_its_bytes_are() {
+        let own = share("r", 0, 1).bytes();
+        let fit = PAGE_BYTES / own;
+        for (count, pages) in [(fit - 1, 1), (fit, 1), (fit + 1, 2), (2 * fit, 2), (2 * fit + 1, 3)] {
+            let (found, served) = keep((0..count).map(|n| share("r", n, 1))).await;
+            assert_eq!((found, served.len()), (pages, count));
+        }
+    }
+
+    #[tokio::test]
+    async fn ten_thousand_recipients_are_kept_however_they_are_divided() {
+        // An item is refused where it is too large; the longest names make the most of it.
+        let long = "\"".repeat(128);
+        for recipients in [9_999, 10_000, 10_001] {
+            for each in [1, 7, 1_000] {
+                let last = recipients % each;
+                let whole = (0..recipients / each).map(|n| share(&long, n, each));
+                let shares = whole.chain((last > 0).then(|| share(&long, recipients, last)));
+                let (pages, served) = keep(shares).await;
+                assert_eq!(served.len(), recipients, "{each}");
+                assert!(pages >= 1 && served.by.contains_key(&key("email", "0-0@example.com")));
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_is_never_larger_than_it_says() {
+        for by in ["r", "", "\"\"\"", "päßt"] {
+            for count in [1, 2, 3, 4, 999, 1_000] {
+                let share = share(by, 0, count);
+                assert!(share.text().len() <= share.bytes(), "{by} {count}");
+                assert_eq!(Share::parse(&share.text()).unwrap().keys, share.keys);
+            }
+        }
+    }
 }

@@ -71,7 +71,9 @@ impl Tickets {
                 Some((ticket, item, comment)) => {
                     let raised = Raised { ticket_id: ticket.ticket_id.clone(), new: false };
                     let event = commented_event(ticket, comment, origin, event_id);
-                    (raised, event, vec![appending(ticket, item, comment)])
+                    let mut writes = vec![appending(ticket, item, comment)];
+                    writes.extend(self.found_by(ticket, origin, comment.added_at));
+                    (raised, event, writes)
                 }
                 None => self.first(alert, &caller_id, origin, &key, known.as_deref()),
             };
@@ -109,7 +111,9 @@ impl Tickets {
             None => Condition::NotExists,
         };
         let until = key_until(ticket.created_at);
-        let writes = vec![note(key, &ticket.ticket_id, until).when(unmoved), Write::insert(table(), ticket.to_item())];
+        let mut writes =
+            vec![note(key, &ticket.ticket_id, until).when(unmoved), Write::insert(table(), ticket.to_item())];
+        writes.extend(self.found_by(&ticket, origin, ticket.created_at));
         let event = created_event(&ticket, origin, derived("event", alert.message_id));
         (Raised { ticket_id: ticket.ticket_id, new: true }, event, writes)
     }

@@ -13,11 +13,15 @@ use tidings_store::query::cursor_of;
 use tidings_store::{Error, Item, Write};
 use uuid::Uuid;
 
+use super::correlation::Found;
 use super::record::{CALLERS, Comment, Ticket, table};
 use super::{Origin, import, read};
 use crate::app::Services;
 use crate::audit::Action;
-use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Param, Params, Problem, RequestIds, Route, paging};
+use crate::http::{
+    CorrelationId, IdempotencySeed, Json, JsonText, Param, Params, Problem, RequestIds, Route, correlation_param,
+    paging,
+};
 use crate::tokens::{Caller, Scope};
 
 /// A page's tickets have about so many bytes at the most, so that a voice desk need not wait: a longer list goes on by
@@ -35,11 +39,16 @@ pub fn routes() -> Vec<Route> {
             .scopes(&[Scope::Tickets])
             .body::<TicketBody>()
             .answer::<TicketView>(201, "The ticket; secrets in the description are replaced by [redacted]"),
-        Route::new(Method::GET, "/tickets", "A caller's tickets, newest first", list)
+        Route::new(Method::GET, "/tickets", "Tickets of a caller or a correlation id, newest first", list)
             .scopes(&[Scope::Tickets, Scope::Read])
             .params(&[
                 Param("caller", "Whose tickets; a phone number finds its own"),
                 Param("caller_id", "The same as `caller`"),
+                Param(
+                    "correlationId",
+                    "Those that a request of this id opened, commented or moved; without it, `caller` is required",
+                ),
+                Param("correlation_id", "The same as `correlationId`"),
                 Param("limit", "1 to 100, default 10; a page of large tickets is shorter"),
                 Param("cursor", "Where the page before ended"),
             ])
@@ -257,21 +266,41 @@ async fn list(
     caller: Caller,
     mut params: Params,
 ) -> Result<impl IntoResponse, Problem> {
-    let whose = whose(&services, &mut params);
+    let is_found_otherwise = ["correlationId", "correlation_id"].iter().any(|name| params.text(name).is_some());
+    let correlation_id = correlation_param(&mut params);
+    let whose = whose(&services, &mut params, is_found_otherwise);
     let limit = params.number("limit", 1..=100, 10);
     let cursor = params.text("cursor").map(ToOwned::to_owned);
     params.finish()?;
-    let Some(whose) = whose else { return Err(Problem::invalid_field("caller", "is required")) };
-    let context = paging::context(&caller, "/tickets", &whose);
+    let context = match &correlation_id {
+        None => paging::context(&caller, "/tickets", &whose),
+        Some(id) => paging::context(&caller, "/tickets", &(&whose, id)),
+    };
     let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
-    let (items, next) = services.tickets.of_caller(&whose, limit, after).await?;
-    let (tickets, end) = one_page(&items)?;
+    let (found, next) = match (&correlation_id, &whose) {
+        (Some(id), whose) => services.tickets.of_correlation(id, whose.as_deref(), limit, after).await?,
+        (None, Some(whose)) => of_caller(&services, whose, limit, after).await?,
+        (None, None) => return Err(Problem::invalid_field("caller", "is required")),
+    };
+    let (tickets, end) = one_page(&found)?;
     let cursor = paging::seal(&services.sealer, &context, end.or(next).as_ref());
     Ok(Json(StatusCode::OK, TicketList { tickets, cursor }))
 }
 
+async fn of_caller(
+    services: &Services,
+    whose: &str,
+    limit: usize,
+    after: Option<Item>,
+) -> Result<(Vec<Found>, Option<Item>), Error> {
+    let (items, next) = services.tickets.of_caller(whose, limit, after).await?;
+    let index = table().index_named(CALLERS)?;
+    let found = |item: Item| Found { cursor: cursor_of(table(), Some(index), &item), item };
+    Ok((items.into_iter().map(found).collect(), next))
+}
+
 /// S004-29, S004-30
-fn whose(services: &Services, params: &mut Params) -> Option<String> {
+fn whose(services: &Services, params: &mut Params, is_found_otherwise: bool) -> Option<String> {
     let read = |name: &'static str, params: &mut Params| {
         let id = services.tickets.callers().id(params.text(name)?);
         id.map_err(|why| params.refuse(name, why)).ok()
@@ -281,7 +310,9 @@ fn whose(services: &Services, params: &mut Params) -> Option<String> {
         (Some(caller), Some(alias)) if caller != alias => {
             params.refuse("caller_id", "names another caller than `caller`");
         }
-        (None, None) if ["caller", "caller_id"].iter().all(|name| params.text(name).is_none()) => {
+        (None, None)
+            if !is_found_otherwise && ["caller", "caller_id"].iter().all(|name| params.text(name).is_none()) =>
+        {
             params.refuse("caller", "is required; it says whose tickets")
         }
         _ => {}
@@ -290,18 +321,17 @@ fn whose(services: &Services, params: &mut Params) -> Option<String> {
 }
 
 /// The tickets that fit a page, and where the next begins if that is not all.
-fn one_page(items: &[Item]) -> Result<(Vec<TicketView>, Option<Item>), Error> {
-    let mut tickets = Vec::with_capacity(items.len());
+fn one_page(found: &[Found]) -> Result<(Vec<TicketView>, Option<Item>), Error> {
+    let mut tickets = Vec::with_capacity(found.len());
     let mut bytes = 0;
-    let mut last = None;
-    for item in items {
+    let mut last: Option<Item> = None;
+    for Found { item, cursor } in found {
         bytes += item.size();
         if let (Some(last), true) = (last, bytes > PAGE_BYTES) {
-            let index = table().index_named(CALLERS)?;
-            return Ok((tickets, Some(cursor_of(table(), Some(index), last))));
+            return Ok((tickets, Some(last)));
         }
         tickets.extend(Ticket::from_item(item)?.map(TicketView::from));
-        last = Some(item);
+        last = Some(cursor.clone());
     }
     Ok((tickets, None))
 }

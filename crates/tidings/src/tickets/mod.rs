@@ -7,6 +7,7 @@
 
 mod alert;
 pub mod callers;
+pub mod correlation;
 mod digits;
 pub mod http;
 mod import;
@@ -164,7 +165,8 @@ impl Tickets {
         self.permitted()?;
         let ticket = self.opened(ticket_id, new);
         let event = created_event(&ticket, origin, event_id);
-        let writes = vec![Write::insert(table(), ticket.to_item())];
+        let mut writes = vec![Write::insert(table(), ticket.to_item())];
+        writes.extend(self.found_by(&ticket, origin, ticket.created_at));
         match self.accept(event, writes).await?.status {
             "accepted" => Ok(ticket),
             _ => self.get(&ticket.ticket_id).await?.ok_or(Refused::Unknown),
@@ -199,8 +201,9 @@ impl Tickets {
             let (ticket, item) = self.present(ticket_id).await?;
             let comment = self.next_comment(&ticket, text.clone(), origin.by);
             let event = commented_event(&ticket, &comment, origin, event_id);
-            let write = appending(&ticket, &item, &comment);
-            match self.accept(event, vec![write]).await {
+            let mut writes = vec![appending(&ticket, &item, &comment)];
+            writes.extend(self.found_by(&ticket, origin, comment.added_at));
+            match self.accept(event, writes).await {
                 Ok(_) => return self.get(ticket_id).await?.ok_or(Refused::Unknown),
                 Err(Error::Conflict { .. }) => {}
                 Err(Error::Invalid(_)) if is_full(&item, &comment) => return Err(Refused::Conflict(full())),
@@ -237,13 +240,15 @@ impl Tickets {
                 return Err(Refused::Conflict(format!("a ticket that is {from} cannot become {to}")));
             }
             let (after, write) = self.moving(&ticket, &item, status);
+            let effect: Vec<Write> =
+                [write].into_iter().chain(self.found_by(&after, origin, after.updated_at)).collect();
             let event_id = self.ids.uuid(after.updated_at);
             let action = Action::new("ticket.status", "ticket", ticket_id)
                 .details(json!({ "from": ticket.status.as_str(), "to": status.as_str() }));
             let committed = audit
                 .record_within(origin.by, origin.correlation_id, action, |log| {
                     let event = moved_event(&ticket, &after, origin, event_id);
-                    self.accept(event, log.into_iter().chain([write.clone()]).collect())
+                    self.accept(event, log.into_iter().chain(effect.iter().cloned()).collect())
                 })
                 .await;
             match committed {

@@ -13,27 +13,37 @@ use crate::app::Services;
 use crate::audit::Filter;
 use crate::audit::http::search;
 use crate::events::http::name_param;
-use crate::http::{End, Params, Problem, paging};
+use crate::http::{End, Params, Problem, correlation_param, paging};
 use crate::tokens::Scope;
 
 const PAGE: usize = 50;
 
 pub fn pages() -> Vec<Page> {
     vec![
-        Page::new("/ui/audit", &[Scope::Read], get(list))
-            .params(&["user", "action", "entity", "entityId", "from", "to", "cursor"]),
+        Page::new("/ui/audit", &[Scope::Read], get(list)).params(&[
+            "user",
+            "action",
+            "entity",
+            "entityId",
+            "correlationId",
+            "from",
+            "to",
+            "cursor",
+        ]),
         Page::new("/ui/audit/verify", &[Scope::Read], post(verify)),
     ]
 }
 
 async fn list(State(services): State<Services>, visitor: Visitor, mut params: Params) -> Result<Response, Problem> {
     let given = |params: &Params, name: &str| params.text(name).unwrap_or_default().to_owned();
-    let texts = ["user", "action", "entity", "entityId", "from", "to"].map(|name| (name, given(&params, name)));
+    let texts = ["user", "action", "entity", "entityId", "correlationId", "from", "to"]
+        .map(|name| (name, given(&params, name)));
     let filter = Filter {
         user: name_param(&mut params, "user"),
         action: name_param(&mut params, "action"),
         entity: name_param(&mut params, "entity"),
         entity_id: name_param(&mut params, "entityId"),
+        correlation_id: correlation_param(&mut params),
         from: params.time("from", End::Start),
         to: params.time("to", End::Finish),
     };
@@ -44,8 +54,8 @@ async fn list(State(services): State<Services>, visitor: Visitor, mut params: Pa
     let (entries, next) = search(&services.audit, &filter, PAGE, after).await?;
     let next = paging::seal(&services.sealer, &context, next.as_ref());
     let query: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
-    let labels = ["Who", "Action", "Kind of thing", "Which one", "From", "To"];
-    let hints = ["token:…", "rule.update", "rule", "", "2026-01-31", "2026-01-31"];
+    let labels = ["Who", "Action", "Kind of thing", "Which one", "Correlation id", "From", "To"];
+    let hints = ["token:…", "rule.update", "rule", "", "", "2026-01-31", "2026-01-31"];
     let fields: Vec<Field<'_>> = (query.iter().zip(labels).zip(hints))
         .map(|(((name, value), label), hint)| Field { name, label, value, hint })
         .collect();

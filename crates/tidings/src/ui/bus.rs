@@ -137,7 +137,7 @@ async fn look(
         @if path.dead {
             p { "These were given up. " a href=(peek_address(&Path { dead: false, ..path.clone() }, "active")) { "What waits in the queue itself" } "." }
         } @else {
-            form.filter method="get" action="/ui/bus/peek" role="search" {
+            form.filter method="get" action="/ui/bus/peek" role="search" aria-label="In this queue" {
                 input type="hidden" name="path" value=(text);
                 (choice("state", "Which", state, &states))
                 div.buttons { button type="submit" { "Show" } a href=(peek_address(&path.clone().dead_letters(), "active")) { "Dead letters" } }

@@ -19,7 +19,7 @@ use super::steps::{attempts_table, destination};
 use crate::app::Services;
 use crate::bus::letters::CHANNEL;
 use crate::events::http::name_param;
-use crate::http::{CorrelationId, Params, Problem, paging};
+use crate::http::{CorrelationId, Params, Problem, correlation_param, paging};
 use crate::messages::dead::edit::Edit;
 use crate::messages::dead::job::{self, Deed};
 use crate::messages::dead::{self, Filter};
@@ -33,7 +33,14 @@ const PAGE: usize = 50;
 
 pub fn pages() -> Vec<Page> {
     vec![
-        Page::new("/ui/dead-letters", &[Scope::Read], get(list)).params(&["channel", "type", "path", "cursor", "done"]),
+        Page::new("/ui/dead-letters", &[Scope::Read], get(list)).params(&[
+            "channel",
+            "type",
+            "path",
+            "correlationId",
+            "cursor",
+            "done",
+        ]),
         Page::new("/ui/dead-letters/many", &[Scope::Operate], post(many)),
         Page::new("/ui/dead-letters/jobs/{id}", &[Scope::Read, Scope::Operate], get(progress)),
         Page::new("/ui/dead-letters/{id}", &[Scope::Read], get(show)),
@@ -49,6 +56,7 @@ async fn list(State(services): State<Services>, visitor: Visitor, mut params: Pa
     }
     let path = path_param(&mut params);
     let message_type = name_param(&mut params, "type");
+    let correlation_id = correlation_param(&mut params);
     let cursor = params.text("cursor").map(ToOwned::to_owned);
     let said = params.text("done").map(|done| match done {
         "sent" => "It is back where it came from.",
@@ -60,6 +68,7 @@ async fn list(State(services): State<Services>, visitor: Visitor, mut params: Pa
         channel: Some(channel.clone()).filter(|channel| !channel.is_empty()),
         message_type,
         path: path.clone(),
+        correlation_id: correlation_id.clone(),
         ..Filter::default()
     };
     let context = paging::context(visitor.caller(), "/ui/dead-letters", &filter);
@@ -74,12 +83,13 @@ async fn list(State(services): State<Services>, visitor: Visitor, mut params: Pa
             None => letter.attempts.len(),
         });
     }
-    let of_path = path.unwrap_or_default();
+    let (of_path, correlation) = (path.unwrap_or_default(), correlation_id.unwrap_or_default());
     let channels = CHANNELS.map(|channel| (channel, channel)).into_iter().chain([(CHANNEL, "bus")]);
     let options: Vec<(&str, &str)> = [("", "any")].into_iter().chain(channels).collect();
     let fields = [
         parts::Field { name: "type", label: "Type", value: &wanted, hint: "alert_notification" },
         parts::Field { name: "path", label: "Queue", value: &of_path, hint: "ocr-processing-queue" },
+        parts::Field { name: "correlationId", label: "Correlation id", value: &correlation, hint: "" },
     ];
     let content = html! {
         (parts::notice(said))
@@ -101,7 +111,7 @@ async fn list(State(services): State<Services>, visitor: Visitor, mut params: Pa
                     }
                 } }
             }
-            (parts::pager("/ui/dead-letters", &[("channel", &channel), ("type", &wanted), ("path", &of_path)], cursor.as_deref(), next))
+            (parts::pager("/ui/dead-letters", &[("channel", &channel), ("type", &wanted), ("path", &of_path), ("correlationId", &correlation)], cursor.as_deref(), next))
             @if visitor.operates() { (for_many(&visitor, "", &[])) }
         }
     };

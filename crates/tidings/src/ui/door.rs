@@ -18,7 +18,7 @@ use super::layout;
 use super::parts::encode;
 use super::session::{self, Session, read_cookie};
 use crate::app::Services;
-use crate::http::{CorrelationId, FailedLogins, Params, Problem, read_body, see_through};
+use crate::http::{CorrelationId, FailedLogins, Params, Problem, not_text, read_body, see_through};
 use crate::tokens::{Caller, Scope};
 
 /// Scripts, styles and pictures of our own only; nothing inline, nothing from elsewhere, no frames.
@@ -175,7 +175,7 @@ impl Door {
             refuse_others(&parts.headers)?;
             let limits = &self.services.limits;
             let bytes = read_body(&parts.headers, body, limits.body_bytes(), limits.timeout()).await?;
-            let form = Form::read(&bytes);
+            let form = Form::read(&bytes)?;
             if !matches!(self.access, Access::Public) {
                 let ours = visitor.as_ref().is_some_and(|visitor| visitor.session.is_form_token(form.text("form")));
                 if !ours {
@@ -350,12 +350,17 @@ impl Theme {
 }
 
 impl Form {
-    fn read(bytes: &[u8]) -> Self {
+    /// Every field that is no text is refused: with something else in its place it would be another one.
+    fn read(bytes: &[u8]) -> Result<Self, Problem> {
+        let errors = not_text(bytes);
+        if !errors.is_empty() {
+            return Err(Problem::invalid(errors));
+        }
         let mut fields: HashMap<String, Vec<String>> = HashMap::new();
         for (name, value) in form_urlencoded::parse(bytes) {
             fields.entry(name.into_owned()).or_default().push(value.into_owned());
         }
-        Self(fields)
+        Ok(Self(fields))
     }
 
     /// A field's text; an absent one is empty.

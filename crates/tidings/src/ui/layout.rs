@@ -51,7 +51,7 @@ pub fn page_with(visitor: &Visitor, active: &str, title: &str, beside: Markup, c
         header.top {
             a.brand href="/ui/" { span.mark aria-hidden="true" {} "Tidings" }
             @if visitor.reads() {
-                form.find method="get" action="/ui/find" role="search" {
+                form.find method="get" action="/ui/find" role="search" aria-label="Everywhere" {
                     input name="q" aria-label="Find an event, message or correlation id" placeholder="Find any id…"
                         autocomplete="off" spellcheck="false";
                 }

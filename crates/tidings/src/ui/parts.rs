@@ -296,7 +296,7 @@ pub struct Field<'a> {
 pub fn filter(path: &str, fields: &[Field<'_>], more: Markup) -> Markup {
     let any = fields.iter().any(|field| !field.value.is_empty());
     html! {
-        form.filter method="get" action=(path) role="search" {
+        form.filter method="get" action=(path) role="search" aria-label="In this list" {
             @for field in fields {
                 label { span { (field.label) }
                     input name=(field.name) value=(field.value) placeholder=(field.hint) autocomplete="off" spellcheck="false";

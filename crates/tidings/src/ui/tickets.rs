@@ -7,6 +7,7 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 use tidings_core::envelope::FieldError;
+use tidings_store::Item;
 
 use super::door::{Form, Page, Visitor, see_other};
 use super::forms::again;
@@ -14,7 +15,7 @@ use super::layout;
 use super::parts::{self, FIRST_LINE_END, Field, act, badge, encode, facts, form_token, short, time};
 use crate::app::Services;
 use crate::events::Filter;
-use crate::http::{CorrelationId, Params, Problem, paging};
+use crate::http::{CorrelationId, Params, Problem, correlation_param, paging};
 use crate::tickets::{Origin, Refused, SOURCE, Status, Ticket, read};
 use crate::tokens::Scope;
 
@@ -24,7 +25,11 @@ const COMMENTS: usize = 25;
 
 pub fn pages() -> Vec<Page> {
     vec![
-        Page::new("/ui/tickets", &[Scope::Read, Scope::Tickets], get(list)).params(&["caller", "cursor"]),
+        Page::new("/ui/tickets", &[Scope::Read, Scope::Tickets], get(list)).params(&[
+            "caller",
+            "correlationId",
+            "cursor",
+        ]),
         Page::new("/ui/tickets/new", &[Scope::Tickets], get(new).post(make)),
         Page::new("/ui/tickets/{id}", &[Scope::Read, Scope::Tickets], get(show)).params(&["done"]),
         Page::new("/ui/tickets/{id}/comment", &[Scope::Tickets], post(comment)),
@@ -42,22 +47,30 @@ async fn list(State(services): State<Services>, visitor: Visitor, mut params: Pa
             None
         }
     });
+    let correlation_id = correlation_param(&mut params);
     params.finish()?;
-    let context = paging::context(visitor.caller(), "/ui/tickets", &whose);
+    let context = paging::context(visitor.caller(), "/ui/tickets", &(&whose, &correlation_id));
     let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
-    let (tickets, next) = match &whose {
-        Some(whose) => {
-            let (items, next) = services.tickets.of_caller(whose, PAGE, after).await?;
-            let tickets = items.iter().map(Ticket::from_item).collect::<Result<Vec<_>, _>>()?;
-            (tickets.into_iter().flatten().collect(), next)
+    let read = |items: Vec<Item>| items.iter().map(Ticket::from_item).collect::<Result<Vec<_>, _>>();
+    let (tickets, next) = match (&correlation_id, &whose) {
+        (Some(id), whose) => {
+            let (found, next) = services.tickets.of_correlation(id, whose.as_deref(), PAGE, after).await?;
+            (read(found.into_iter().map(|found| found.item).collect())?.into_iter().flatten().collect(), next)
         }
-        None if visitor.reads() => latest(&services, after).await?,
+        (None, Some(whose)) => {
+            let (items, next) = services.tickets.of_caller(whose, PAGE, after).await?;
+            (read(items)?.into_iter().flatten().collect(), next)
+        }
+        (None, None) if visitor.reads() => latest(&services, after).await?,
         // Whoever has the ticket calls alone sees one caller's at a time, as there.
-        None => (Vec::new(), None),
+        (None, None) => (Vec::new(), None),
     };
     let next = paging::seal(&services.sealer, &context, next.as_ref());
-    let given = caller.unwrap_or_default();
-    let fields = [Field { name: "caller", label: "Caller", value: &given, hint: "a session's id or a phone number" }];
+    let (given, correlation) = (caller.unwrap_or_default(), correlation_id.unwrap_or_default());
+    let fields = [
+        Field { name: "caller", label: "Caller", value: &given, hint: "a session's id or a phone number" },
+        Field { name: "correlationId", label: "Correlation id", value: &correlation, hint: "" },
+    ];
     let beside = html! { @if visitor.may(&[Scope::Tickets]) { a.button href="/ui/tickets/new" { "New ticket" } } };
     let content = html! {
         (parts::filter("/ui/tickets", &fields, html! {}))
@@ -67,17 +80,14 @@ async fn list(State(services): State<Services>, visitor: Visitor, mut params: Pa
             }))
         } @else {
             (table(&tickets))
-            (parts::pager("/ui/tickets", &[("caller", given.as_str())], cursor.as_deref(), next))
+            (parts::pager("/ui/tickets", &[("caller", given.as_str()), ("correlationId", &correlation)], cursor.as_deref(), next))
         }
     };
     Ok(layout::page_with(&visitor, "/ui/tickets", "Tickets", beside, content).into_response())
 }
 
 /// The latest tickets of all callers, found by the events of their opening: the seed's table has no index for it.
-async fn latest(
-    services: &Services,
-    after: Option<tidings_store::Item>,
-) -> Result<(Vec<Ticket>, Option<tidings_store::Item>), Problem> {
+async fn latest(services: &Services, after: Option<Item>) -> Result<(Vec<Ticket>, Option<Item>), Problem> {
     let filter =
         Filter { event_type: Some("ticket.created".to_owned()), source: Some(SOURCE.to_owned()), ..Filter::default() };
     let (events, next) = services.events.page(&filter, PAGE, after).await?;

@@ -44,7 +44,7 @@ async fn everything(
     let now = services.clock.now();
     Ok(html! {
         table.cards {
-            thead { tr { th { "Name" } th { "Scopes" } th { "Made" } th { "Expires" } th { "Id" } th { "" } } }
+            thead { tr { th { "Name" } th { "Scopes" } th { "Made" } th { "Expires" } th { "Id" } th { span.unseen { "Revoke" } } } }
             tbody { @for token in &tokens {
                 tr {
                     td data-label="Name" { (token.name) @if token.id == visitor.caller().token.id { " " span.tag { "you" } } }

@@ -103,6 +103,9 @@ fn bad_usage_is_exit_code_2() {
         &["token"],
         &["token", "create"],
         &["token", "revoke"],
+        &["token", "revoke", "a/b"],
+        &["token", "revoke", ""],
+        &["token", "revoke", "0193…"],
         &["restore", "file"],
         &["check-config"],
     ] {

@@ -146,6 +146,76 @@ async fn a_token_whose_answer_was_lost_is_made_once() {
     assert_eq!(tokens().await, before + 4);
 }
 
+// SX-09: a message of the bus and the mark of its key are one transaction. The program dies between the two commits, that
+// of the message and that of its answer: whoever asks again is told what was done, and nothing is sent twice.
+#[tokio::test]
+async fn a_message_of_the_bus_whose_answer_was_lost_is_sent_once() {
+    const BATCH: &str = "application/vnd.microsoft.servicebus.json";
+    let (store, clock) = faulty();
+    let server = TestServer::over(store.clone(), clock).await;
+    let client = server.client();
+    for queue in ["q", "many"] {
+        client.put(&format!("/bus/{queue}"), &json!({})).await.expect(201);
+    }
+    client.put("/bus/d", &json!({ "duplicateWindowSeconds": 600 })).await.expect(201);
+    client.put("/bus/t", &json!({ "kind": "topic" })).await.expect(201);
+    client.put("/bus/nobody", &json!({ "kind": "topic" })).await.expect(201);
+    for name in ["s1", "s2"] {
+        client.put(&format!("/bus/t/subscriptions/{name}"), &json!({})).await.expect(201);
+    }
+    let batch: Vec<Value> = (0..120).map(|n| json!({ "Body": format!("b{n}") })).collect();
+    let batch = Value::from(batch).to_string();
+    let send = async |to: &str, kind: &str, key: &str, body: &str| {
+        let headers = [("content-type", kind), ("idempotency-key", key)];
+        client.post_with(&format!("/bus/{to}/messages"), &headers, body.to_owned()).await
+    };
+    let waiting = async |path: &str| {
+        let seen = client.get(&format!("/bus/{path}/peek?limit=1000")).await.expect(200).json();
+        seen["items"].as_array().unwrap().len()
+    };
+    // The claim of the key is the first transaction, and keeping the answer the last.
+    for (to, from, kind, body, count, last) in [
+        ("q", "q", "text/plain", "x", 1, 3),
+        ("d", "d", "text/plain", "x", 1, 3),
+        ("t", "t/subscriptions/s1", "text/plain", "x", 2, 3),
+        ("nobody", "", "text/plain", "x", 0, 3),
+        ("many", "many", BATCH, batch.as_str(), 120, 5),
+    ] {
+        for lost in 2..=last {
+            let key = format!("k{lost}");
+            let fault = if lost == last { Fault::ReadOnly } else { Fault::ReplyLost };
+            store.fail_nth(lost, fault);
+            assert!(send(to, kind, &key, body).await.status >= 500, "{to} {lost}");
+            store.heal();
+            let again = send(to, kind, &key, body).await.expect(201).json();
+            assert_eq!(again["messages"].as_array().unwrap().len(), count, "{to} {lost}: {again}");
+            assert_eq!(send(to, kind, &key, body).await.expect(201).json(), again, "{to} {lost}: it is kept now");
+        }
+        if !from.is_empty() {
+            let each = if to == "t" { 1 } else { count };
+            assert_eq!(waiting(from).await, each * usize::try_from(last - 1).unwrap(), "{to}");
+        }
+    }
+}
+
+// SX-09: a message that is called off stays so, and whoever asks again is told.
+#[tokio::test]
+async fn a_message_whose_cancelling_was_not_answered_is_cancelled() {
+    let (store, clock) = faulty();
+    let server = TestServer::over(store.clone(), clock).await;
+    let client = server.client();
+    let body = json!({ "message_type": "manual_notification", "payload": { "text": "x" } });
+    for lost in [2, 3] {
+        let made = client.post("/api/messages", &body).await.expect(201).json();
+        let path = format!("/api/messages/{}/cancel", made["message_id"].as_str().unwrap());
+        store.fail_nth(lost, if lost == 3 { Fault::ReadOnly } else { Fault::ReplyLost });
+        assert!(post(&client, &path, "k", &json!({})).await.status >= 500);
+        store.heal();
+        assert_eq!(post(&client, &path, "k", &json!({})).await.expect(200).json()["status"], "failed");
+        post(&client, &path, "another", &json!({})).await.problem(409);
+    }
+}
+
 // SX-09, SX-02: a key that is used again a day later is a new one, and what it makes is new.
 #[tokio::test]
 async fn a_key_of_yesterday_makes_something_new() {

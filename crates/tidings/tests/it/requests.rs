@@ -258,3 +258,21 @@ async fn what_is_no_http_at_all_is_400() {
     }
     server.client().get("/healthz").await.expect(200);
 }
+
+// An answer does not repeat whatever length of address it was asked for.
+#[tokio::test]
+async fn a_refusal_repeats_no_more_of_an_address_than_is_needed() {
+    let server = TestServer::start().await;
+    for (method, status) in [(reqwest::Method::GET, 404), (reqwest::Method::POST, 404)] {
+        for (length, whole) in [(199, true), (200, true), (201, false), (8000, false)] {
+            let path = format!("/{}", "x".repeat(length - 1));
+            let answer = crate::support::Answer::to(server.client().request(method.clone(), &path)).await;
+            let detail = answer.problem(status)["detail"].as_str().unwrap().to_owned();
+            assert_eq!(detail.contains(&path), whole, "{length}");
+            assert!(detail.chars().count() < 300, "{detail}");
+        }
+    }
+    let long = format!("/events/{}", "x".repeat(8000));
+    let answer = crate::support::Answer::to(server.client().request(reqwest::Method::PATCH, &long)).await;
+    assert!(answer.problem(405)["detail"].as_str().unwrap().chars().count() < 300);
+}

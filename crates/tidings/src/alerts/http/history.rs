@@ -7,8 +7,6 @@ use jiff::ToSpan;
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tidings_core::envelope::check_name;
-use tidings_core::limits::CORRELATION_CHARS;
 use tidings_core::time::Timestamp;
 use tidings_store::{Item, Value, codec};
 
@@ -19,7 +17,7 @@ use crate::alerts::resend::{By, Refused};
 use crate::alerts::view;
 use crate::app::Services;
 use crate::events::http::name_param;
-use crate::http::{CorrelationId, Json, Param, Params, Problem, Route, paging};
+use crate::http::{CorrelationId, Json, Param, Params, Problem, Route, correlation_param, paging};
 use crate::messages::http::MessageView;
 use crate::tokens::{Caller, Scope};
 
@@ -156,20 +154,8 @@ pub fn selection(params: &mut Params, now: Timestamp, most_days: i64) -> Selecti
         to: end.tomorrow().map_or(i64::MAX, |next| first(next) - 1),
         actor_id: name_param(params, "actorId"),
         action: name_param(params, "action"),
-        correlation_id: correlation_id(params),
+        correlation_id: correlation_param(params),
         suppressed,
-    }
-}
-
-/// As `/trace` takes it: no alert has a longer one.
-fn correlation_id(params: &mut Params) -> Option<String> {
-    let text = params.text("correlationId")?.to_owned();
-    match check_name(&text, CORRELATION_CHARS) {
-        Ok(()) => Some(text),
-        Err(why) => {
-            params.refuse("correlationId", why);
-            None
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! `POST /bus/{entity}/messages`: one message, or a batch.
 
+use std::collections::BTreeMap;
+
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -14,6 +16,7 @@ use tidings_core::json;
 
 use super::{Place, broker_properties};
 use crate::app::Services;
+use crate::bus::once::{self, Mark};
 use crate::bus::{Message, Sent};
 use crate::http::{CorrelationId, IdempotencySeed, Json, Problem, RequestIds, Route, media_type};
 use crate::tokens::Scope;
@@ -69,6 +72,7 @@ async fn send(
 ) -> Result<Response, Problem> {
     // Whether it exists comes first: nobody should mend a message for nothing.
     services.bus.entity_anywhere(&place.path.entity).await?;
+    let claim = seed.as_ref().map(|Extension(seed)| seed.claim());
     let ids = match seed {
         Some(Extension(seed)) => RequestIds::Seeded(seed),
         None => RequestIds::Fresh(&*services.ids, services.clock.now()),
@@ -86,8 +90,19 @@ async fn send(
             message.id = ids.uuid(n).to_string();
         }
         message.correlation_id.get_or_insert_with(|| correlation.0.clone());
+        message.mark = claim.as_ref().map(|claim| Box::new(Mark { claim: claim.id, place: n, until: claim.until }));
     }
-    let sent = services.bus.send(&place.path.entity, messages).await?;
+    // What an earlier run has sent, whose answer was lost, is not sent again.
+    let known = match claim.filter(|claim| claim.is_again) {
+        Some(claim) => once::sent_before(&*services.store, &claim.id).await?,
+        None => BTreeMap::new(),
+    };
+    let mut places = 0..;
+    messages.retain(|_| places.next().is_none_or(|n: usize| !known.contains_key(&n)));
+    let mut sent: Vec<Sent> = known.into_values().flatten().collect();
+    if !messages.is_empty() {
+        sent.extend(services.bus.send(&place.path.entity, messages).await?);
+    }
     let messages = sent.into_iter().map(SentMessage::from).collect();
     Ok(Json(StatusCode::CREATED, SentView { messages }).into_response())
 }

@@ -17,7 +17,9 @@ use super::sniff::FileType;
 use crate::app::Services;
 use crate::business::event::check_guid;
 use crate::business::origin::{Origin, path_id};
-use crate::http::{CorrelationId, IDEMPOTENCY_KEY, Json, Problem, RequestIds, Route, bearer_of, body, media_type};
+use crate::http::{
+    Content, CorrelationId, IDEMPOTENCY_KEY, Json, Problem, RequestIds, Route, bearer_of, body, media_type,
+};
 use crate::tokens::{Caller, Scope};
 
 const ID: &str = "invoiceId";
@@ -36,7 +38,7 @@ const DRAINED_FOR: Duration = Duration::from_secs(20);
 pub fn routes() -> Vec<Route> {
     let mut upload = Route::new(Method::POST, PATH, "Upload an invoice, which is then read", upload)
         .scopes(&[Scope::Ingest, Scope::Operate])
-        .upload()
+        .parts()
         .body_as::<UploadForm>("multipart/form-data")
         .answer::<UploadAnswer>(202, "The file is kept, and will be read")
         .answer_empty(413, "The file is larger than limits.upload_bytes");
@@ -127,12 +129,12 @@ async fn answer(
     }
     let body = Bytes::from(format!("{}\n{product}", file.0.hash));
     let bearer = bearer_of(headers).unwrap_or_default();
-    let key = services.idempotency.key((caller, &bearer), (PATH, PATH), headers, &body)?;
-    let making = async |seed| {
+    let key = services.idempotency.key((caller, &bearer), (PATH, PATH), headers)?;
+    let making = async |seed, _| {
         let ids = RequestIds::Seeded(seed);
         made(services, product, file, origin, &ids).await.unwrap_or_else(IntoResponse::into_response)
     };
-    Box::pin(services.idempotency.once(key, making)).await
+    Box::pin(services.idempotency.once(key, Content::Whole(body), making)).await
 }
 
 async fn made(

@@ -3,8 +3,10 @@
 use serde_json::{Map, Value, json};
 use tidings_core::envelope::{FieldError, check_name};
 
-use crate::channel::{audit_log, stream};
+use crate::channel::webhook::signature;
+use crate::channel::{audit_log, queue, stream};
 use crate::config::{Secret, values};
+use crate::mask::HIDDEN;
 use crate::messages::record::Message;
 use crate::messages::types::Types;
 
@@ -86,6 +88,9 @@ impl Edit {
                 Err(more) => errors.extend(more),
             }
         }
+        if self.payload.is_some() && message.channel == queue::CHANNEL {
+            queue::say_payload(&mut message.target);
+        }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
@@ -129,16 +134,27 @@ pub fn read_target(channel: &str, fields: &Map<String, Value>) -> Result<Target,
             None => return refuse("topic", "must be a topic"),
         },
         "webhook" => {
-            secret = match fields.get("secret") {
-                None | Some(Value::Null) => None,
-                Some(Value::String(secret)) if !secret.is_empty() => Some(Secret::new(secret)),
-                Some(_) => return refuse("secret", "must be a string"),
-            };
-            match text("url").map(|url| (url, values::url(url, &["http", "https"]))) {
-                Some((url, Ok(()))) => json!({ "url": url }),
-                Some((_, Err(why))) => return refuse("url", &why),
-                None => return refuse("url", "must be a URL"),
+            let mut errors = Vec::new();
+            // What is hidden stays: a target without a secret keeps the one that the letter has.
+            match signature::given(fields.get("secret").filter(|secret| *secret != HIDDEN), || None) {
+                Ok(given) => secret = given,
+                Err(why) => errors.push(FieldError::new("target.secret", why)),
             }
+            let url = match text("url").map(|url| (url, values::url(url, &["http", "https"]))) {
+                Some((url, Ok(()))) => json!({ "url": url }),
+                Some((_, Err(why))) => {
+                    errors.push(FieldError::new("target.url", why));
+                    Value::Null
+                }
+                None => {
+                    errors.push(FieldError::new("target.url", "must be a URL"));
+                    Value::Null
+                }
+            };
+            if !errors.is_empty() {
+                return Err(errors);
+            }
+            url
         }
         "queue" => name("entity")?,
         "ticket" => name("caller")?,
@@ -156,13 +172,22 @@ mod tests {
         read.err().unwrap_or_default().into_iter().map(|error| error.field).collect()
     }
 
+    const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz";
+
+    #[test]
+    fn every_field_of_a_target_that_is_wrong_is_named() {
+        assert_eq!(fields("webhook", json!({ "url": "ftp://a", "secret": "x" })), ["target.secret", "target.url"]);
+    }
+
     #[test]
     fn a_target_fits_its_channel() {
         for (channel, target) in [
             ("email", json!({ "to": ["a@b.example"] })),
             ("email", json!({ "to": vec!["a@b.example"; 100] })),
             ("ntfy", json!({ "topic": "ops" })),
-            ("webhook", json!({ "url": "https://a.example/x", "secret": "whsec_x" })),
+            ("webhook", json!({ "url": "https://a.example/x", "secret": SECRET })),
+            ("webhook", json!({ "url": "https://a.example/x", "secret": "***" })),
+            ("webhook", json!({ "url": "https://a.example/x", "secret": null })),
             ("queue", json!({ "entity": "jobs" })),
             ("ticket", json!({ "caller": "me" })),
         ] {
@@ -176,6 +201,8 @@ mod tests {
             ("ntfy", json!({}), "target.topic"),
             ("webhook", json!({ "url": "ftp://a" }), "target.url"),
             ("webhook", json!({ "url": "https://a", "secret": 1 }), "target.secret"),
+            ("webhook", json!({ "url": "https://a", "secret": "" }), "target.secret"),
+            ("webhook", json!({ "url": "https://a", "secret": "whsec_x" }), "target.secret"),
             ("queue", json!({ "entity": "" }), "target.entity"),
         ] {
             assert_eq!(fields(channel, target), [field], "{channel}");

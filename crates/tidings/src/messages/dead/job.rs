@@ -166,10 +166,9 @@ impl Clerk {
     async fn chunk(&self, job: &Job, now: Timestamp) -> Result<Option<Moved>, Error> {
         for _ in 0..TRIES {
             let (letters, next) = oldest(&*self.store, &job.created_at, CHUNK, job.cursor.clone()).await?;
-            let (moved, writes, made) = self.plan(job, letters, next, now).await?;
-            if writes.is_empty() {
+            let Some((moved, writes, made)) = self.plan(job, letters, next, now).await? else {
                 return Ok(Some(Moved::Waits));
-            }
+            };
             match self.store.transact(writes).await {
                 Ok(()) => {
                     self.messages.signals.created(&made);
@@ -184,24 +183,22 @@ impl Clerk {
         Err(Error::Throttled("the dead letters are contended".to_owned()))
     }
 
-    /// What a chunk comes to: the job as it is then, the writes, and the messages that they make.
+    /// What a chunk comes to: the job as it is then, the writes, and the messages that they make; `None` if some of it is
+    /// for other nodes to do first.
     async fn plan(
         &self,
         job: &Job,
         letters: Vec<DeadLetter>,
         next: Option<Item>,
         now: Timestamp,
-    ) -> Result<(Job, Vec<Write>, Vec<Message>), Error> {
+    ) -> Result<Option<(Job, Vec<Write>, Vec<Message>)>, Error> {
         let mut moved = Job { end: next.is_none(), cursor: next, step: job.step + 1, ..job.clone() };
         let pattern = job.order.pattern.as_deref().and_then(|text| Pattern::parse(text).ok());
         let (mut writes, mut made) = (Vec::new(), Vec::new());
         let (of_bus, letters): (Vec<_>, Vec<_>) = letters.into_iter().partition(|letter| letter.bus.is_some());
         if !self.on_bus(&mut moved, of_bus, pattern.as_ref()).await? {
-            // What was done here counts; the rest of the chunk is looked at again when the other nodes have done theirs.
-            let done = moved.done - job.done;
-            let stays = Job { step: job.step + 1, done: moved.done, seen: job.seen + done, ..job.clone() };
-            let writes = if done > 0 { vec![stays.moving(job)] } else { Vec::new() };
-            return Ok((stays, writes, Vec::new()));
+            // What was done here is counted; the rest of the chunk is looked at again when the others have done theirs.
+            return Ok(None);
         }
         for letter in letters {
             moved.seen += 1;
@@ -232,11 +229,11 @@ impl Clerk {
             writes.extend(counters::created(&of_stage));
         }
         writes.insert(0, moved.moving(job));
-        Ok((moved, writes, made))
+        Ok(Some((moved, writes, made)))
     }
 
-    /// Letters of the bus, in transactions of its own: each is gone with that, so that doing it twice does nothing. Says
-    /// whether all of them are this node's to deal with.
+    /// Letters of the bus, in transactions of its own: each is gone and counted with that: nobody
+    /// sees it a second time. Says whether all of them are this node's to deal with.
     async fn on_bus(&self, job: &mut Job, letters: Vec<DeadLetter>, pattern: Option<&Pattern>) -> Result<bool, Error> {
         let mut all = true;
         let deed = match job.order.deed {
@@ -270,6 +267,8 @@ impl Clerk {
                 line.or_insert_with(|| (at.clone(), Vec::new())).1.push(at.number);
             }
         }
+        let id = job.id.clone();
+        let counted = move |count: usize| counting(&id, count);
         for (at, numbers) in lines.into_values() {
             if let Some(path) = Path::parse(&at.path)
                 && self.bus.whereabouts(&path).await? != Where::Here
@@ -277,10 +276,8 @@ impl Clerk {
                 all = false;
                 continue;
             }
-            match self.bus.deal_with_all(&at, &numbers, &deed).await {
+            match self.bus.deal_with_all(&at, &numbers, &deed, Some(&counted)).await {
                 Ok(done) => {
-                    let count = i64::try_from(done.done).unwrap_or(i64::MAX);
-                    (job.done, job.seen) = (job.done.saturating_add(count), job.seen.saturating_add(count));
                     if done.locked > 0 {
                         let why = format!("{}: {}", at.path, letters::LetterError::Locked);
                         refuse(job, usize::try_from(done.locked).unwrap_or(usize::MAX), why);
@@ -294,6 +291,8 @@ impl Clerk {
     }
 
     async fn finish(&self, job: &Job, audit: &Audit, now: Timestamp) -> Result<(), Error> {
+        // With what all nodes have counted.
+        let Some(job) = get(&*self.store, &job.id).await? else { return Ok(()) };
         let changes = vec![
             Change::Remove("open".into()),
             Change::Set("finished_at".into(), iso_millis(now).into()),
@@ -314,16 +313,25 @@ impl Clerk {
     }
 }
 
+/// The write that adds to what was looked at and done, whoever else does so.
+fn counting(id: &str, count: usize) -> Write {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let changes = ["seen", "done"].map(|name| Change::Add(name.into(), count));
+    Write::update(table(), Key::new(id), changes.to_vec())
+}
+
 impl Job {
     /// The write that moves the job from where it was to here.
     fn moving(&self, before: &Self) -> Write {
-        let mut changes = vec![
-            Change::Set("step".into(), self.step.into()),
-            Change::Set("seen".into(), self.seen.into()),
-            Change::Set("done".into(), self.done.into()),
-            Change::Set("failed".into(), self.failed.into()),
-            Change::Set("end".into(), Value::Bool(self.end)),
+        let mut changes =
+            vec![Change::Set("step".into(), self.step.into()), Change::Set("end".into(), Value::Bool(self.end))];
+        // Others may have counted meanwhile.
+        let counts = [
+            ("seen", self.seen - before.seen),
+            ("done", self.done - before.done),
+            ("failed", self.failed - before.failed),
         ];
+        changes.extend(counts.map(|(name, more)| Change::Add(name.into(), more)));
         changes.extend(self.error.as_ref().map(|error| Change::Set("error".into(), error.as_str().into())));
         changes.extend(self.cursor.as_ref().map(|cursor| Change::Set("cursor".into(), Value::M(cursor.0.clone()))));
         Write::update(table(), Key::new(&self.id), changes).when(Condition::Equals("step".into(), before.step.into()))

@@ -34,6 +34,7 @@ pub fn table() -> &'static Table {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
         Table::new("tidings-dead-letters", "id", KeyKind::S)
             .index("source-index", ("source".into(), KeyKind::S), Some(("time".into(), KeyKind::S)))
+            .index("correlation-index", ("correlation_id".into(), KeyKind::S), Some(("time".into(), KeyKind::S)))
             .ttl("ttl")
     });
     &TABLE
@@ -87,6 +88,8 @@ pub struct Filter {
     /// Of the bus alone: a queue's or subscription's path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
 }
@@ -127,7 +130,7 @@ pub fn letter(message: &Message, reason: &str, now: Timestamp) -> Result<Write, 
         .with("channel", &message.channel)
         .with("message_type", &message.message_type)
         .with("stage", &message.stage)
-        .with("correlation_id", &message.correlation_id)
+        .with_some("correlation_id", found_by(&message.correlation_id))
         .with("ttl", now.as_second().saturating_add(kept).max(message.ttl));
     let whole = message.to_item()?;
     let item = if whole.size() + BESIDE_BYTES <= limits::ITEM_BYTES {
@@ -136,6 +139,12 @@ pub fn letter(message: &Message, reason: &str, now: Timestamp) -> Result<Write, 
         item.with("attempts", Value::from_record(&message.delivery.attempts)?)
     };
     Ok(Write::put(table(), item))
+}
+
+/// A correlation id as a letter has it: part of a key, so that a letter without one that can be is found by all else.
+#[must_use]
+pub fn found_by(correlation_id: &str) -> Option<&str> {
+    Some(correlation_id).filter(|id| (1..=limits::PARTITION_KEY_BYTES).contains(&id.len()))
 }
 
 /// The write that takes a letter away, if it is still there.
@@ -151,11 +160,14 @@ pub async fn page(
     limit: usize,
     mut after: Option<Item>,
 ) -> Result<(Vec<DeadLetter>, Option<Item>), Error> {
-    let index = table().index_named("source-index")?;
+    let (partition, index) = match &filter.correlation_id {
+        Some(id) => (id.as_str(), "correlation-index"),
+        None => (SOURCE, "source-index"),
+    };
+    let by = table().index_named(index)?;
     let (mut found, mut looked_at) = (Vec::new(), 0);
     loop {
-        let query =
-            Query::new(SOURCE).index("source-index").range(filter.range()).descending().limit(limit).after(after);
+        let query = Query::new(partition).index(index).range(filter.range()).descending().limit(limit).after(after);
         let page = store.query(table(), &query).await?;
         looked_at += page.items.len();
         for item in &page.items {
@@ -165,7 +177,7 @@ pub async fn page(
             }
             found.push(letter);
             if found.len() >= limit {
-                return Ok((found, Some(cursor_of(table(), Some(index), item))));
+                return Ok((found, Some(cursor_of(table(), Some(by), item))));
             }
         }
         after = page.next;

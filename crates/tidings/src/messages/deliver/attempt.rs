@@ -1,9 +1,14 @@
 //! One attempt: take the message up, hand it to its channel, record what came of it. Each step is a transaction, and
 //! whoever finds that somebody else was faster leaves the message to them.
+//!
+//! The first attempt of a message that was made a moment ago is an exception, where no other process could come between:
+//! it is made at once, and if its outcome comes soon, taking up and recording are one transaction. Whoever wants to call
+//! the message off meanwhile waits for its [`Hold`]. After a crash the store knows of no attempt, and it is made again,
+//! this time written down before it is made: a message that kills its worker ends, too.
 
 use std::time::Duration;
 
-use tidings_core::message::{Action, Input, Status, Verdict};
+use tidings_core::message::{Action, Input, Status, Verdict, step};
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Write};
 
@@ -16,12 +21,14 @@ use crate::bus::push;
 use crate::channel::Outcome;
 use crate::channel::limiter::Health;
 use crate::ingest::{Arrival, Companions};
-use crate::messages::Message;
 use crate::messages::record::{Lease, to_millis};
 use crate::messages::transition::{Refused, Stored, Transition};
+use crate::messages::{Hold, Message};
 
 /// Added to the longest attempt: recording its outcome takes time, too.
 const LEASE_SPARE: Duration = Duration::from_secs(60);
+/// How soon an outcome must come for an attempt that is not written down yet.
+const SOON: Duration = Duration::from_millis(50);
 /// How often the outcome is recorded anew when the store is busy. After that the lease runs out, and it is sent again.
 const RECORD_TRIES: u32 = 5;
 
@@ -53,16 +60,18 @@ pub struct Desk {
     pub ledger: Ledger,
 }
 
-/// Makes the next attempt of a message, if it is due and nobody else is at it. `known` is how it was read not long ago.
-pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>) -> Result<Looked, Error> {
+/// Makes the next attempt of a message, if it is due and nobody else is at it. `known` is how it was read not long ago;
+/// `is_new` says that it was made by this process and not tried yet.
+pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>, is_new: bool) -> Result<Looked, Error> {
     let (services, messages) = (&desk.services, &desk.services.messages);
     let mut known = known;
+    let mut hold = if is_new && services.embedded.is_some() { messages.holds.try_hold(message_id) } else { None };
     // What was known may be outdated; what is read now counts.
     let taken = loop {
         let fresh = known.is_none();
         let stored = match known.take() {
-            Some(stored) => *stored,
-            None => match messages.get(message_id).await? {
+            Some(stored) if hold.is_none() || messages.is_still(&stored).await? => *stored,
+            _ => match messages.get(message_id).await? {
                 Some(stored) => stored,
                 None => return Ok(Looked::untried(None)),
             },
@@ -81,6 +90,9 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>) 
                 Err(error) => return Err(error),
             }
         }
+        if let Some(hold) = hold.take() {
+            return Box::pin(attempt_at_once(desk, stored, hold, now)).await;
+        }
         match take_up(desk, stored, now).await? {
             Some(taken) => break taken,
             None if fresh => return Ok(Looked::untried(None)),
@@ -91,21 +103,52 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>) 
         services.metrics.delivery.given_up(&taken.message.channel);
         return Ok(Looked::untried(None));
     }
-    let disabled = targets::disabled(&*services.store, &taken.message).await?;
-    let (sent, health) = match disabled {
-        Some(why) => (Outcome::reject(why).into(), Health::Untried),
-        None => {
-            let started = services.clock.monotonic();
-            let timeout = messages.policy_of(&taken.message).timeout;
-            let sent = services.senders.attempt(&taken.message, timeout, services.clock.now()).await;
-            let took = services.clock.monotonic().saturating_sub(started);
-            services.metrics.delivery.attempted(&taken.message.channel, &sent.outcome, took);
-            let health = sent.outcome.health();
-            (sent, health)
-        }
-    };
-    let due = record(desk, taken, sent).await?;
+    let (sent, health) = send(desk, &taken.message).await?;
+    let due = record(desk, taken, None, sent).await?;
     Ok(Looked { health, due })
+}
+
+/// Makes an attempt that is written down with its outcome, or when that is long in coming.
+async fn attempt_at_once(desk: &Desk, stored: Stored, hold: Hold<'_>, now: Timestamp) -> Result<Looked, Error> {
+    let policy = desk.services.messages.policy_of(&stored.message);
+    let Ok((delivery, _)) = step(&stored.message.delivery, &policy, Input::TakenUp, now) else {
+        return Ok(Looked::untried(None));
+    };
+    drop(policy);
+    let message = Message { delivery, ..stored.message.clone() };
+    let mut sending = std::pin::pin!(send(desk, &message));
+    if let Ok(sent) = tokio::time::timeout(SOON, sending.as_mut()).await {
+        let (sent, health) = sent?;
+        let due = record(desk, stored, Some(now), sent).await?;
+        return Ok(Looked { health, due });
+    }
+    let written = async {
+        let taken = take_up(desk, stored, now).await;
+        drop(hold);
+        taken
+    };
+    let (taken, sent) = tokio::join!(written, sending);
+    let (sent, health) = sent?;
+    let due = match taken? {
+        Some(taken) => record(desk, taken, None, sent).await?,
+        None => None,
+    };
+    Ok(Looked { health, due })
+}
+
+/// Hands a message to its channel, unless its target wants no more.
+async fn send(desk: &Desk, message: &Message) -> Result<(Sent, Health), Error> {
+    let services = &desk.services;
+    if let Some(why) = targets::disabled(&*services.store, message).await? {
+        return Ok((Outcome::reject(why).into(), Health::Untried));
+    }
+    let started = services.clock.monotonic();
+    let timeout = services.messages.policy_of(message).timeout;
+    let sent = services.senders.attempt(message, timeout, services.clock.now()).await;
+    let took = services.clock.monotonic().saturating_sub(started);
+    services.metrics.delivery.attempted(&message.channel, &sent.outcome, took);
+    let health = sent.outcome.health();
+    Ok((sent, health))
 }
 
 /// The message in our hands, or `None` if somebody else was faster.
@@ -131,8 +174,8 @@ async fn take_up(desk: &Desk, stored: Stored, now: Timestamp) -> Result<Option<S
     }
 }
 
-/// Stores what came of an attempt; gives the moment of the next one.
-async fn record(desk: &Desk, taken: Stored, sent: Sent) -> Result<Option<Timestamp>, Error> {
+/// Stores what came of an attempt, and that it was made if only we know when it `began`; gives the moment of the next one.
+async fn record(desk: &Desk, taken: Stored, began: Option<Timestamp>, sent: Sent) -> Result<Option<Timestamp>, Error> {
     let services = &desk.services;
     let gone = match &sent.outcome {
         Outcome::Reject { disable_target: true, error, .. } => Some(error.clone()),
@@ -146,8 +189,9 @@ async fn record(desk: &Desk, taken: Stored, sent: Sent) -> Result<Option<Timesta
     let mut taken = taken;
     for again in 0.. {
         let now = services.clock.now();
-        let input = Input::Ended { verdict: verdict.clone(), random: u64::from_be_bytes(random) };
-        let transition = services.messages.transition_of(taken, input, now, |message| {
+        let ended = Input::Ended { verdict: verdict.clone(), random: u64::from_be_bytes(random) };
+        let inputs = began.map(|began| (Input::TakenUp, began)).into_iter().chain([(ended, now)]);
+        let transition = services.messages.passage_of(taken, inputs, |message| {
             message.lease = None;
             message.recipients.clone_from(&sent.recipients);
         });
@@ -223,6 +267,7 @@ async fn disable(
     let Some((id, write)) = targets::disable(message, &destination, reason, now).filter(|_| !known) else {
         return services.store.transact(writes).await;
     };
+    let ending = writes.clone();
     writes.push(write);
     tracing::warn!(destination, target = id, reason, "a webhook target is disabled");
     let details = serde_json::json!({ "destination": destination, "reason": reason, "message_id": message.message_id });
@@ -238,5 +283,11 @@ async fn disable(
             Ok(())
         }
     });
-    told.await.map(drop)
+    match told.await {
+        // Another one told in this moment.
+        Err(Error::Conflict { .. }) if targets::disabled(&*services.store, message).await?.is_some() => {
+            services.store.transact(ending).await
+        }
+        told => told.map(drop),
+    }
 }

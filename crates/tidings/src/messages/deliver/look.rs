@@ -144,7 +144,7 @@ impl Deliverer {
                 left.push(due);
                 continue;
             }
-            let stub = Stub::of(made, monotonic);
+            let stub = Stub { is_new: true, ..Stub::of(made, monotonic) };
             if self.held.insert(stub.message_id.clone()) {
                 self.window.push(stub);
             }

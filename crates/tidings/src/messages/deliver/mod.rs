@@ -320,7 +320,9 @@ impl Deliverer {
     fn spawn(&mut self, mut stub: Stub) {
         let desk = Arc::clone(&self.desk);
         self.running.spawn(async move {
-            let looked = Box::pin(attempt(&desk, &stub.message_id, stub.stored.take())).await;
+            // What is being written of it at this moment must not come between.
+            let at_once = stub.is_new && !stub.queueing;
+            let looked = Box::pin(attempt(&desk, &stub.message_id, stub.stored.take(), at_once)).await;
             if looked.is_err() {
                 // A store that fails is not to be asked again at once.
                 tokio::time::sleep(PAUSE).await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use reqwest::Url;
 use serde_json::Value;
 use tidings_core::time::Timestamp;
+use tidings_store::Store;
 
 use crate::alerts::Alerts;
 use crate::bus::{Bus, push};
@@ -84,8 +85,8 @@ impl Senders {
 
     /// The same, and messages to queues and topics go over this bus.
     #[must_use]
-    pub fn with_bus(self, bus: Arc<Bus>) -> Self {
-        Self { queue: Ok(queue::Sender::new(bus)), ..self }
+    pub fn with_bus(self, bus: Arc<Bus>, store: Arc<dyn Store>) -> Self {
+        Self { queue: Ok(queue::Sender::new(bus, store)), ..self }
     }
 
     /// The same, and records of streams are taken in here.

@@ -55,7 +55,7 @@ pub async fn disabled(store: &dyn Store, message: &Message) -> Result<Option<Str
     }))
 }
 
-/// The target's id, and the write that disables it.
+/// The target's id, and the write that disables it, unless it is.
 #[must_use]
 pub fn disable(message: &Message, destination: &str, reason: &str, now: Timestamp) -> Option<(String, Write)> {
     let id = id_of(url_of(message)?);
@@ -66,7 +66,7 @@ pub fn disable(message: &Message, destination: &str, reason: &str, now: Timestam
         .with("reason", reason)
         .with("since", iso_millis(now))
         .with("message_id", &message.message_id);
-    Some((id, Write::put(table(), item)))
+    Some((id, Write::insert(table(), item)))
 }
 
 /// What tells of it, for whoever has a rule for it; one is built in.

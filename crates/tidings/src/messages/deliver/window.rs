@@ -22,6 +22,8 @@ pub struct Stub {
     pub since: Duration,
     /// It is being made `queued`.
     pub queueing: bool,
+    /// Made while this process ran, and not tried yet.
+    pub is_new: bool,
 }
 
 impl Stub {
@@ -34,6 +36,7 @@ impl Stub {
             stored: (stored.size() <= KEPT_BYTES).then(|| Box::new(stored)),
             since,
             queueing: false,
+            is_new: false,
         }
     }
 }
@@ -127,6 +130,7 @@ mod tests {
             stored: None,
             since: Duration::ZERO,
             queueing: false,
+            is_new: false,
         }
     }
 

@@ -1,9 +1,10 @@
 //! What people do to a message: send it again, or call it off.
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use tidings_core::message::{Input, Status};
+use tidings_core::message::{CANCELLED, Input, Status};
 use tidings_store::{Error, Key, Write};
 use uuid::Uuid;
 
@@ -86,8 +87,16 @@ pub(super) async fn cancel(
     State(services): State<Services>,
     caller: Caller,
     correlation: CorrelationId,
+    seed: Seed,
     Path(id): Path<String>,
 ) -> Result<impl IntoResponse, Problem> {
+    // The same request come again finds what it did.
+    if seed.is_some_and(|Extension(seed)| seed.claim().is_again)
+        && let Some(stored) = services.messages.get(&id).await?
+        && stored.message.delivery.error_message.as_deref() == Some(CANCELLED)
+    {
+        return Ok(Json(StatusCode::OK, MessageView::from(stored.message)));
+    }
     Ok(Json(StatusCode::OK, MessageView::from(call_off(&services, &caller, &correlation, &id).await?)))
 }
 
@@ -98,6 +107,7 @@ pub async fn call_off(
     correlation: &CorrelationId,
     id: &str,
 ) -> Result<Message, Problem> {
+    let _hold = services.messages.holds.hold(id).await;
     let stored = services.messages.get(id).await?.ok_or_else(unknown)?;
     let transition = services.messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {});
     let transition = transition.map_err(|refused| match refused {
@@ -128,6 +138,7 @@ pub(super) async fn cancel_by_key(
     let mut answer = CancelAnswer { cancelled: Vec::new(), too_late: Vec::new() };
     for stored in messages.of_key(&key).await? {
         let id = stored.message.message_id.clone();
+        let _hold = messages.holds.hold(&id).await;
         let cancelled = match messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {}) {
             Ok(transition) => {
                 let action = Action::new("message.cancel", "message", &id).details(serde_json::json!({ "key": key }));

@@ -1,6 +1,7 @@
 //! Events that rules put on the bus, in the events' own transactions.
 
 use serde_json::{Value, json};
+use tidings::messages::deliver::Deliverer;
 
 use super::{counts, receive, receive_one};
 use crate::support::{TestServer, engines};
@@ -123,4 +124,51 @@ async fn a_push_subscription_makes_webhook_messages() {
 
 crate::support::on_dynamodb! {
     a_rule_puts_an_event_on_a_queue,
+}
+
+fn body_of(message: &Value) -> Value {
+    serde_json::from_str(message["body"].as_str().unwrap()).unwrap()
+}
+
+// S003-70, S003-80: the largest event arrives whole and under its own id.
+#[tokio::test]
+async fn an_event_at_the_limit_arrives_as_it_is() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    client.put("/bus/orders", &json!({})).await.expect(201);
+    client.put("/rules/to-orders", &rule("orders")).await.expect(201);
+    let mut event = json!({ "eventId": "large", "eventType": "order.paid", "source": "shop", "data": { "text": "" } });
+    let room = 262_144 - event.to_string().len();
+    event["data"]["text"] = "x".repeat(room).into();
+    client.send(&event).await;
+    let got = receive_one(&client, "orders").await;
+    assert_eq!((got["messageId"].as_str(), got["properties"]["source"].as_str()), (Some("large"), Some("shop")));
+    assert_eq!(body_of(&got)["data"], event["data"]);
+}
+
+// SX-08: what comes again from the dead letters is what would have come at first, unless somebody changed it.
+#[tokio::test]
+async fn an_event_whose_queue_was_not_there_arrives_as_it_is() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    client.put("/rules/to-orders", &rule("orders")).await.expect(201);
+    for id in ["e-1", "e-2"] {
+        client.send(&json!({ "eventId": id, "eventType": "order.paid", "source": "shop", "data": { "n": 17 } })).await;
+    }
+    let deliver = async || Deliverer::new(&server.services, "queue").drain().await.unwrap();
+    deliver().await;
+    let letters = client.get("/dead-letters").await.expect(200).json()["items"].as_array().unwrap().clone();
+    client.put("/bus/orders", &json!({})).await.expect(201);
+    let of = |id: &str| letters.iter().find(|letter| letter["event_id"] == id).unwrap()["id"].as_str().unwrap();
+    client.post(&format!("/dead-letters/{}/resubmit", of("e-1")), &json!({})).await.expect(201);
+    let edit = json!({ "payload": { "title": "t", "text": "by hand" } });
+    client.post(&format!("/dead-letters/{}/resubmit", of("e-2")), &edit).await.expect(201);
+    deliver().await;
+    let got = receive(&client, "orders", 9).await;
+    assert_eq!(got.len(), 2);
+    let whole = got.iter().find(|message| message["messageId"] == "e-1").expect("its own id");
+    assert_eq!((&body_of(whole)["eventId"], &body_of(whole)["data"]), (&json!("e-1"), &json!({ "n": 17 })));
+    assert_eq!((&whole["properties"]["eventVersion"], &whole["properties"]["source"]), (&json!("1.0"), &json!("shop")));
+    let edited = got.iter().find(|message| message["messageId"] != "e-1").unwrap();
+    assert_eq!(body_of(edited)["text"], "by hand");
 }

@@ -1,9 +1,13 @@
 //! Dead letters of the bus at the one desk for all of them (SX-08), and what happens when they are too many (S003-99).
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use tidings_store::faults::{Fault, Faulty};
+use tidings_store::memory::Memory;
 
 use super::{bodies, complete, counts, receive, receive_one, send, settle, with_queue};
-use crate::support::{Client, TestServer};
+use crate::support::{Client, TestServer, server};
 
 const BATCH: &str = "application/vnd.microsoft.servicebus.json";
 
@@ -134,6 +138,46 @@ async fn many(server: &TestServer, deed: &str, what: &Value) -> Value {
     let job = client.post(&format!("/dead-letters/{deed}"), what).await.expect(202).json();
     tidings::messages::dead::work(&server.services).await.unwrap();
     client.get(&format!("/dead-letters/jobs/{}", job["id"].as_str().unwrap())).await.expect(200).json()
+}
+
+// SX-08: whatever fails on the way, each letter is dealt with and counted once: a letter of the bus goes together with its
+// count, and is seen by nobody again.
+#[tokio::test]
+async fn a_job_that_is_disturbed_counts_every_letter_once() {
+    for (nth, fault) in
+        [1, 2, 3].into_iter().flat_map(|nth| [Fault::Throttled, Fault::ReplyLost].map(|fault| (nth, fault)))
+    {
+        let clock = server::clock();
+        let store = Arc::new(Faulty::new(Arc::new(Memory::new(clock.clone()))));
+        let server = TestServer::over(store.clone(), clock).await;
+        let client = server.client();
+        client.put("/bus/q", &json!({})).await.expect(201);
+        for _ in 0..3 {
+            send(&client, "q", "x").await;
+            bury(&client, "q", "r").await;
+            crate::messages::make(&client, &crate::messages::hello()).await;
+        }
+        // There is no server for them.
+        crate::messages::deliver(&server.services, "ntfy").await;
+        let letters = letters(&client, "").await.len() as u64;
+        assert_eq!(letters, 6);
+        let job = client.post("/dead-letters/purge", &json!({ "all": true })).await.expect(202).json();
+        store.fail_nth(nth, fault);
+        // As often as the clock would have it done.
+        for _ in 0..5 {
+            let _ = tidings::messages::dead::work(&server.services).await;
+        }
+        let job = client.get(&format!("/dead-letters/jobs/{}", job["id"].as_str().unwrap())).await.expect(200).json();
+        assert_eq!((&job["state"], &job["failed"]), (&json!("done"), &json!(0)), "{nth} {fault:?}: {job}");
+        assert_eq!(
+            (job["seen"].as_u64(), job["done"].as_u64()),
+            (Some(letters), Some(letters)),
+            "{nth} {fault:?}: {job}"
+        );
+        let log = client.get("/audit-log?action=dead_letters.purged").await.expect(200).json();
+        assert_eq!(log["items"][0]["details"]["done"], letters, "{nth} {fault:?}");
+        assert!(self::letters(&client, "").await.is_empty());
+    }
 }
 
 // SX-08: filtered redrive and purge, with progress.

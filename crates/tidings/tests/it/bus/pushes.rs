@@ -285,3 +285,36 @@ async fn a_push_that_is_sent_again_takes_the_letter_of_the_bus_away() {
     client.post(&pushed("third"), &json!({})).await.expect(201);
     assert_eq!(channels().await, ["webhook"]);
 }
+
+// S003-80: whoever listens can tell by the subscription's secret that it is ours, as Standard Webhooks has it. The listener
+// counts for itself here, by the standard's words alone.
+#[tokio::test]
+async fn a_push_with_a_secret_is_signed() {
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+    const KEY: &[u8] = b"012345678901234567890123456789ab";
+    let hook = Server::start(|_| Reply::status(200)).await;
+    let server = pushing(&hook, json!({})).await;
+    let client = server.client();
+    let secret = format!("whsec_{}", BASE64_STANDARD.encode(KEY));
+    client.put(PATH, &json!({ "push": { "url": hook.url("/in"), "secret": secret } })).await.expect(200);
+    for body in ["first", "second\n{\"ä\":1}", ""] {
+        send(&client, "t", body).await;
+    }
+    handed_over(&client, 3).await;
+    deliver(&server).await;
+    let asked = hook.asked();
+    assert_eq!(asked.len(), 3);
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, KEY);
+    let mut ids = std::collections::BTreeSet::new();
+    for asked in &asked {
+        let header = |name: &str| asked.headers[name].as_str();
+        let (id, timestamp) = (header("webhook-id"), header("webhook-timestamp"));
+        assert_eq!(timestamp, server.services.clock.now().as_second().to_string());
+        let signed = [format!("{id}.{timestamp}.").as_bytes(), &asked.body].concat();
+        let expected = format!("v1,{}", BASE64_STANDARD.encode(ring::hmac::sign(&key, &signed)));
+        assert_eq!(header("webhook-signature"), expected);
+        ids.insert(id.to_owned());
+        assert!(!String::from_utf8_lossy(&asked.body).contains("whsec_") && !id.contains('.'));
+    }
+    assert_eq!(ids.len(), 3, "each call has an id of its own");
+}

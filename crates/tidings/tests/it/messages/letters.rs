@@ -70,6 +70,31 @@ async fn a_letter_is_sent_again_changed_and_is_gone() {
     assert_eq!(actions(&client).await, ["dead_letter.resubmit"]);
 }
 
+// A secret that cannot sign is refused here as everywhere, with everything else that is wrong.
+#[tokio::test]
+async fn a_letters_new_secret_must_be_able_to_sign() {
+    let hook = Server::start(|_| Reply::status(400)).await;
+    let server = server_with(&hook).await;
+    let client = server.client();
+    let made = store(&server.services, "webhook", json!({ "url": hook.url("/a") })).await;
+    Deliverer::new(&server.services, "webhook").drain().await.unwrap();
+    let resubmit = format!("/dead-letters/{}/resubmit", made.message_id);
+    let edit = |secret: Value| json!({ "target": { "url": hook.url("/b"), "secret": secret } });
+    for bad in [json!("whsec_x"), json!(""), json!(1), json!("whsec_c2hvcnQ="), json!(["x"])] {
+        assert_eq!(client.post(&resubmit, &edit(bad.clone())).await.bad_fields(), ["target.secret"], "{bad}");
+    }
+    let both = json!({ "target": { "url": "ftp://a", "secret": "x" } });
+    let mut fields = client.post(&resubmit, &both).await.bad_fields();
+    fields.sort();
+    assert_eq!(fields, ["target.secret", "target.url"]);
+    // By a list of ids, and by a job, it is the letter that is left.
+    let ids = json!({ "ids": [made.message_id], "target": { "url": hook.url("/b"), "secret": "x" } });
+    let each = client.post("/dead-letters/resubmit", &ids).await.expect(200).json();
+    assert_eq!((&each["done"], &each["items"][0]["status"]), (&json!(0), &json!(400)));
+    assert_eq!(letters(&client, "").await.len(), 1);
+    client.post(&resubmit, &edit(json!("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))).await.expect(201);
+}
+
 #[tokio::test]
 async fn some_are_sent_again_or_thrown_away_by_their_ids() {
     let server = server_with(&sink().await).await;

@@ -1,6 +1,7 @@
 //! Messages: made through the API, delivered to counterparts on this machine, on a clock that the tests move.
 
 mod api;
+mod at_once;
 mod crashes;
 mod delivery;
 mod destinations;

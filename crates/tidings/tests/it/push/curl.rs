@@ -38,6 +38,18 @@ async fn refusals_have_ntfys_form() {
     assert_eq!(ask(&server, &["-d", "x"], "/a.b").await["code"], 40009);
     assert_eq!(ask(&server, &["-d", "{"], "/").await["code"], 40017);
     assert_eq!(ask(&server, &[], "/ops/nothing").await["code"], 40401);
+    // What is no UTF-8 is not taken for another text.
+    for path in ["/ops/publish?message=a%ffb", "/ops/publish?%ff=b", "/ops/json?poll=1&title=%ff"] {
+        let refused = ask(&server, &[], path).await;
+        assert_eq!((refused["code"].as_u64(), refused["http"].as_u64()), (Some(40011), Some(400)), "{path}");
+    }
+    for name in ["title", "x-tags", "click"] {
+        let request = server.push(Some(server.admin_token())).request(reqwest::Method::POST, "/ops");
+        let value = reqwest::header::HeaderValue::from_bytes(b"M\xfcller").unwrap();
+        let refused = request.header(name, value).body("x").send().await.unwrap();
+        assert_eq!(refused.status(), 400, "{name}");
+        assert!(refused.text().await.unwrap().contains(name));
+    }
     assert_eq!(ask(&server, &["-X", "DELETE"], "/ops").await["code"], 40501);
     assert_eq!(ask(&server, &[], "/ops/json?poll=1&since=yesterday").await["code"], 40008);
     // S002-64: one byte too many.

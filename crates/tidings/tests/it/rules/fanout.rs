@@ -15,7 +15,7 @@ use tidings_core::envelope::{self, Defaults};
 use tidings_core::time::{Clock, ManualClock};
 use tidings_store::embedded::{Embedded, Options};
 use tidings_store::faults::{Fault, Faulty};
-use tidings_store::{Store, Write};
+use tidings_store::{Query, Store, Write};
 use tokio::sync::watch;
 
 use super::Rig;
@@ -220,4 +220,58 @@ async fn a_fan_out_to_100000_survives_being_killed_in_the_middle() {
         }
     }
     assert!(wrong.is_empty(), "{} wrong, such as {:?}", wrong.len(), wrong.iter().next());
+}
+
+// SX-09, S001-52: a fan-out of messages that dies before and after every one of them tells everybody over a channel once,
+// although several rules lead to the same people and topics.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fan_out_of_messages_that_is_killed_between_any_two_tells_everybody_once() {
+    const RULES: usize = 90;
+    let dir = tempfile::tempdir().unwrap();
+    let clock = server::clock();
+    let open = async || {
+        let node = node(dir.path(), &clock).await;
+        for n in 0..RULES {
+            let rule = json!({
+                "pattern": { "eventType": ["m"] }, "title": "T", "text": "x",
+                "targets": [
+                    { "channel": "email", "to": [format!("u{n}@example.com"), format!("U{}@example.com", n + 1)] },
+                    { "channel": "ntfy", "topic": format!("t{}", n / 2) },
+                ],
+            });
+            let rule = read::rule(&format!("m{n:03}"), rule.as_object().unwrap(), Origin::File, None).unwrap();
+            node.rules.book.put(rule);
+        }
+        node
+    };
+    let first = open().await;
+    let defaults = Defaults { now: clock.now(), correlation_id: "c", event_id: &|| "e1".to_owned() };
+    let draft = Draft::Good(envelope::read(r#"{"eventId":"e1","eventType":"m"}"#, &defaults).unwrap());
+    assert_eq!(first.ingest.accept(vec![draft]).await.unwrap()[0].status, "accepted");
+    drop(first);
+    let mut deaths = 0_usize;
+    let last = loop {
+        let node = open().await;
+        // Nothing more is written, or what is written is not heard of.
+        node.store.fail_nth(2, if deaths.is_multiple_of(2) { Fault::ReadOnly } else { Fault::ReplyLost });
+        if node.fanout.activate().await.is_ok() {
+            break node;
+        }
+        deaths += 1;
+        assert!(deaths < 1000, "it does not come to an end");
+    };
+    assert!(deaths > 30, "{deaths}");
+    let mut told: BTreeMap<String, usize> = BTreeMap::new();
+    let query = Query::new("created").index("status-created_date-index").limit(1000);
+    let page = last.store.query(&tidings::messages::record::table("dev"), &query).await.unwrap();
+    assert!(page.next.is_none());
+    for message in page.items.iter().map(|item| tidings::messages::Message::from_item(item).unwrap()) {
+        let list = message.target.get("to").and_then(Value::as_array).cloned().unwrap_or_default();
+        for to in list.iter().chain(message.target.get("topic")) {
+            *told.entry(to.as_str().unwrap().to_lowercase()).or_default() += 1;
+        }
+    }
+    let expected =
+        (0..=RULES).map(|n| format!("u{n}@example.com")).chain((0..RULES.div_ceil(2)).map(|n| format!("t{n}")));
+    assert_eq!(told, expected.map(|one| (one, 1)).collect());
 }

@@ -103,3 +103,21 @@ async fn whoever_only_reads_cannot_act_even_with_a_good_form() {
     }
     server.client().get("/rules/a").await.expect(404);
 }
+
+// What is no UTF-8 is not taken for another text.
+#[tokio::test]
+async fn a_form_that_is_no_text_is_refused() {
+    let server = TestServer::start().await;
+    let visitor = Visitor::admin(&server).await;
+    let token = visitor.form_token().await;
+    let send = async |body: String| {
+        let request = visitor.request(reqwest::Method::POST, "/ui/tickets/new");
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        crate::support::Answer::to(request.body(body)).await
+    };
+    let refused = send(format!("form={token}&caller_id=a%ff&issue_description=d")).await.expect(400);
+    assert!(refused.text().contains("caller_id") && refused.text().contains("UTF-8"), "{}", refused.text());
+    let tickets = server.client().get("/events?type=ticket.created").await.expect(200).json();
+    assert_eq!(tickets["items"], serde_json::json!([]));
+    send(format!("form={token}&caller_id=a%C3%A4&issue_description=d")).await.expect(303);
+}

@@ -23,7 +23,9 @@ use crate::audit::Action;
 use crate::bus::letters::CHANNEL;
 use crate::events::http::name_param;
 use crate::http::paging::Asked;
-use crate::http::{CorrelationId, End, IdempotencySeed, Json, JsonText, Param, Params, Problem, Route};
+use crate::http::{
+    CorrelationId, End, IdempotencySeed, Json, JsonText, Param, Params, Problem, Route, correlation_param,
+};
 use crate::messages::Message;
 use crate::messages::dead::edit::Edit;
 use crate::messages::dead::{self, DeadLetter, Filter};
@@ -43,6 +45,8 @@ pub fn routes() -> Vec<Route> {
                 ),
                 Param("message_type", "A type; of a message of the bus its subject"),
                 Param("path", "A queue or subscription of the bus: orders, events/subscriptions/audit"),
+                Param("correlationId", "A correlation id; of a message of the bus without one its own id"),
+                Param("correlation_id", "The same"),
                 Param("from", "Not given up before this date or time"),
                 Param("to", "Not given up after this date or time; a date means its whole day"),
                 Param("limit", "1 to 100, default 50"),
@@ -177,7 +181,8 @@ async fn page(
     if from.zip(to).is_some_and(|(from, to)| from > to) {
         params.refuse("from", "must not be after `to`");
     }
-    let filter = Filter { channel, message_type, path, from, to };
+    let correlation_id = correlation_param(&mut params);
+    let filter = Filter { channel, message_type, path, correlation_id, from, to };
     let mut asked = Asked::read(&services.sealer, &caller, "/dead-letters", &filter, params)?;
     let (items, next) = dead::page(&*services.store, &filter, asked.limit, asked.after.take()).await?;
     let cursor = asked.cursor(&services.sealer, next.as_ref());

@@ -1,0 +1,79 @@
+//! Who of this process has a message in hand.
+//!
+//! A first attempt is written down together with its outcome (`deliver::attempt`), so for a moment the store does not
+//! know of it. Whoever wants to call the message off waits for that moment to pass, and an attempt begins only if nobody
+//! is about to call it off.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+#[derive(Debug, Default)]
+pub struct Holds {
+    held: Mutex<HashSet<String>>,
+    released: Notify,
+}
+
+/// A message in hand, until this is dropped.
+#[derive(Debug)]
+pub struct Hold<'a> {
+    holds: &'a Holds,
+    message_id: String,
+}
+
+impl Holds {
+    /// The message, unless somebody else has it.
+    #[must_use]
+    pub fn try_hold(&self, message_id: &str) -> Option<Hold<'_>> {
+        let message_id = message_id.to_owned();
+        let is_free = self.held().insert(message_id.clone());
+        // Made only if it is free: what is dropped gives the message back.
+        is_free.then(|| Hold { holds: self, message_id })
+    }
+
+    /// The message, as soon as nobody else has it.
+    pub async fn hold(&self, message_id: &str) -> Hold<'_> {
+        loop {
+            let mut released = std::pin::pin!(self.released.notified());
+            // From now on a release is heard, also one before the next look.
+            released.as_mut().enable();
+            if let Some(hold) = self.try_hold(message_id) {
+                return hold;
+            }
+            released.await;
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.holds.held().remove(&self.message_id);
+        self.holds.released.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_at_a_time() {
+        let holds = Holds::default();
+        let first = holds.try_hold("a").unwrap();
+        assert!(holds.try_hold("a").is_none() && holds.try_hold("b").is_some());
+        let mut second = std::pin::pin!(holds.hold("a"));
+        assert!(second.as_mut().now_or_never().is_none());
+        drop(first);
+        let second = second.await;
+        assert!(holds.try_hold("a").is_none());
+        drop(second);
+        assert!(holds.try_hold("a").is_some());
+    }
+}
