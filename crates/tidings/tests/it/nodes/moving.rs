@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidings::bus::Path;
 use tidings::bus::definition::{Definition, Kind};
 use tidings::bus::entity::Origin;
 use tidings::bus::settle::Settlement;
+use tidings::bus::{Path, Where};
 use tidings_store::memory::Memory;
 use tokio::time::timeout;
 
@@ -144,4 +144,27 @@ async fn what_is_sent_in_the_moment_a_line_moves_is_not_passed_over() {
     let taken = back.line().receive(5, Duration::ZERO, None).await.unwrap();
     let ids: Vec<&str> = taken.iter().map(|taken| taken.held.message.message.id.as_str()).collect();
     assert_eq!(ids, ["late", "later"]);
+}
+
+// A look that is under way while a line is taken read how it was before: that is no reason to give the line up.
+#[tokio::test]
+async fn a_line_that_is_taken_during_a_look_stays() {
+    let moody = Moody::over(Arc::new(Memory::new(server::clock())), "m");
+    let node = Node::over(moody.clone()).await;
+    node.bus.release_all().await;
+    assert!(!node.has_it());
+    moody.is_now(Mood::Late);
+    let takes = async {
+        // The nodes, and then their leases.
+        moody.answer();
+        moody.met(2).await;
+        assert_eq!(node.bus.whereabouts(&Path::queue("q")).await.unwrap(), Where::Here);
+        node.bus.send("q", vec![message("a".to_owned())]).await.unwrap();
+        let taken = node.line().receive(1, Duration::ZERO, None).await.unwrap();
+        moody.answer();
+        taken
+    };
+    let taken = tokio::join!(node.look(), takes).1;
+    assert!(node.has_it());
+    node.line().settle_one(taken[0].token, Settlement::Complete).await.unwrap();
 }
