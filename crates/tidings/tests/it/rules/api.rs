@@ -268,7 +268,7 @@ async fn another_node_learns_of_changes() {
     node.sync().await.unwrap();
     assert!(node.book.get("a").is_none());
     assert!(node.book.get("b").is_some_and(|rule| !rule.enabled));
-    assert!(node.book.matching(r#"{"eventType":"a"}"#).is_empty());
+    assert!(node.book.matching(r#"{"eventType":"a"}"#).unwrap().is_empty());
 }
 
 // A typo in a filter would only show when the notice is needed.
