@@ -49,7 +49,8 @@ pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldEr
     let object = RawValue::from_string(object).map_err(|e| vec![FieldError::new("data", e.to_string())])?;
     draft.data = Some(&object);
     match draft.finish(defaults) {
-        Ok(envelope) if errors.is_empty() => Ok(envelope),
+        // What is no object of its own stands deeper here than where it came from, and so does the body of binary mode.
+        Ok(envelope) if errors.is_empty() => envelope.check_depth().map(|()| envelope),
         Ok(_) => Err(errors),
         Err(more) => {
             let unnamed = |error: &FieldError| errors.iter().all(|known| known.field != error.field);
@@ -133,6 +134,20 @@ mod tests {
         }
         assert_eq!(with(r#""data":{},"data_base64":"AA""#).unwrap_err()[0].field, "data_base64");
         assert_eq!(with(r#""data_base64":7"#).unwrap_err()[0].field, "data_base64");
+    }
+
+    // An envelope has 64 levels, whatever its data was inside of before.
+    #[test]
+    fn the_depth_of_the_finished_envelope_counts() {
+        let with = |open: &str, levels: usize, close: &str| {
+            let data = format!("{}1{}", open.repeat(levels), close.repeat(levels));
+            defaults_read(&format!(r#"{{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{data}}}"#))
+        };
+        for (open, close, most) in [(r#"{"a":"#, "}", 63), ("[", "]", 62)] {
+            assert!(with(open, most - 1, close).is_ok());
+            assert!(with(open, most, close).is_ok());
+            assert_eq!(with(open, most + 1, close).unwrap_err()[0].field, "data");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::json::{BadJson, Fields, check_values};
-use crate::limits::{CORRELATION_CHARS, EXTENSIONS, NAME_CHARS, SOURCE_CHARS, SUBJECT_CHARS};
+use crate::limits::{CORRELATION_CHARS, EXTENSIONS, JSON_DEPTH, NAME_CHARS, SOURCE_CHARS, SUBJECT_CHARS};
 use crate::time::{self, Timestamp};
 
 /// CloudEvents' extension for W3C trace context.
@@ -264,6 +264,19 @@ fn epoch(json: &str, number: f64) -> Option<Timestamp> {
 }
 
 impl Envelope {
+    /// Refuses what is deeper as an event than it was as it came: an adapter may put data inside something else.
+    pub fn check_depth(&self) -> Result<(), Vec<FieldError>> {
+        let rest = self.extensions.iter().map(|(name, json)| (name.as_str(), json.as_str()));
+        let errors: Vec<_> = std::iter::once(("data", self.data.as_str()))
+            .chain(rest)
+            .filter(|(_, json)| crate::json::check_depth_within(json, 1).is_err())
+            .map(|(name, _)| {
+                FieldError::new(name, format!("is nested deeper than {JSON_DEPTH} levels, those around it included"))
+            })
+            .collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
     /// The event as JSON text with its fields in a fixed order: what rules see and what is stored.
     #[must_use]
     pub fn to_json(&self) -> String {

@@ -13,11 +13,16 @@ pub struct BadJson(pub String);
 
 /// Refuses text that is nested deeper than [`JSON_DEPTH`], before any parser recurses into it.
 pub fn check_depth(text: &str) -> Result<(), BadJson> {
+    check_depth_within(text, 0)
+}
+
+/// The same for text that stands inside so many levels.
+pub fn check_depth_within(text: &str, levels: usize) -> Result<(), BadJson> {
     // Where there are few brackets, there is no need to see which are inside which.
-    if brackets(text) <= JSON_DEPTH {
+    if brackets(text) + levels <= JSON_DEPTH {
         return Ok(());
     }
-    let mut depth = 0_usize;
+    let mut depth = levels;
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         match byte {
@@ -171,6 +176,9 @@ mod tests {
         assert!(check_depth(&nested(JSON_DEPTH - 1)).is_ok());
         assert!(check_depth(&nested(JSON_DEPTH)).is_ok());
         assert!(check_depth(&nested(JSON_DEPTH + 1)).is_err());
+        assert!(check_depth_within(&nested(JSON_DEPTH - 2), 1).is_ok());
+        assert!(check_depth_within(&nested(JSON_DEPTH - 1), 1).is_ok());
+        assert!(check_depth_within(&nested(JSON_DEPTH), 1).is_err());
         assert!(check_depth(&format!(r#"{{"a":"{}\"{{"}}"#, "[".repeat(100))).is_ok(), "brackets in text do not count");
     }
 

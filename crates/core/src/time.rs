@@ -62,6 +62,14 @@ pub fn read(text: &str) -> Option<Timestamp> {
     offset.get(..2).and_then(|hours| hours.parse::<u8>().ok()).is_none_or(|hours| hours < 24).then_some(at)
 }
 
+/// The first whole second, since 1970, that is no sooner than so many seconds after `now`: what lives in whole seconds lives
+/// no shorter than it should.
+#[must_use]
+pub fn second_after(now: Timestamp, seconds: u64) -> i64 {
+    let begun = i64::from(now.subsec_nanosecond() > 0);
+    now.as_second().saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX)).saturating_add(begun)
+}
+
 /// `2026-11-15T12:34:56.789Z`: UTC with exactly three decimals, so that text order is time order.
 #[must_use]
 pub fn iso_millis(at: Timestamp) -> String {

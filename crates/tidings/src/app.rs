@@ -371,7 +371,10 @@ impl Services {
             metrics: Arc::clone(&self.metrics),
             clock: Arc::clone(&self.clock),
             ids: Arc::clone(&self.ids),
-            connections: usize::try_from(limits.connections).unwrap_or(usize::MAX),
+            connections: http::connections_within_file_limit(
+                usize::try_from(limits.connections).unwrap_or(usize::MAX),
+                1 + usize::from(self.push.is_some()),
+            ),
             header_timeout: Duration::from_secs(limits.header_timeout_seconds),
         }
     }

@@ -3,8 +3,12 @@
 /// Longest pattern text. EventBridge allows 4 KiB; long value lists are worth more room here.
 pub const MAX_PATTERN_BYTES: usize = 64 * 1024;
 
-/// Deepest nesting: objects in a pattern, objects and arrays in an event.
+/// Deepest nesting of objects in a pattern.
 pub const MAX_DEPTH: usize = 64;
+
+/// Deepest nesting of objects and arrays in an event: whatever a JSON parser reads can be matched, for what is no event
+/// here has no rule.
+pub const MAX_EVENT_DEPTH: usize = 127;
 
 /// Values in all lists of one pattern together, those inside `anything-but` included.
 pub const MAX_VALUES: usize = 10_000;

@@ -4,7 +4,7 @@
 //! an event is checked in full when it is accepted, and not again for every look at it.
 
 use super::EventError;
-use super::limits::MAX_DEPTH;
+use super::limits::MAX_EVENT_DEPTH;
 
 pub(super) struct Scanner<'a> {
     text: &'a str,
@@ -69,7 +69,7 @@ impl<'a> Scanner<'a> {
     pub(super) fn enter(&mut self) -> Result<(), EventError> {
         self.at += 1;
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
+        if self.depth > MAX_EVENT_DEPTH {
             return Err(self.error("nested too deeply"));
         }
         Ok(())
@@ -161,15 +161,15 @@ impl<'a> Scanner<'a> {
     }
 
     fn skip_brackets(&mut self) -> Result<(), EventError> {
-        // One bit for each open bracket, lowest the innermost: 1 for an object. Depth is at most 64, so 64 bits do.
-        let mut kinds = 0u64;
+        // One bit for each open bracket, lowest the innermost: 1 for an object. Depth is at most 127, so 128 bits do.
+        let mut kinds = 0u128;
         let outer = self.depth;
         loop {
             match self.peek() {
                 Some(b'"') => drop(self.string()?),
                 Some(open @ (b'{' | b'[')) => {
                     self.enter()?;
-                    kinds = (kinds << 1) | u64::from(open == b'{');
+                    kinds = (kinds << 1) | u128::from(open == b'{');
                 }
                 Some(close @ (b'}' | b']')) => {
                     if (kinds & 1 == 1) != (close == b'}') {

@@ -5,6 +5,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::Error;
 use crate::table::Table;
 
@@ -271,10 +273,30 @@ pub fn cause_of(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Whether there was no room, which comes back.
-pub fn is_full(error: &Error) -> bool {
+/// Whether something was short that comes back: room on the disk, files that may be open, memory.
+pub fn is_shortage(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    cause.is_some_and(|e| matches!(e.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded))
+    cause.is_some_and(|e| {
+        let short = [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+        Errno::from_io_error(e).is_some_and(|errno| short.contains(&errno))
+    })
+}
+
+/// Whether the system would not let us read or write, which says nothing about what is there.
+pub fn is_refusal(e: &std::io::Error) -> bool {
+    let refused = [
+        Errno::ACCESS,
+        Errno::PERM,
+        Errno::ROFS,
+        Errno::IO,
+        Errno::FBIG,
+        Errno::NOSPC,
+        Errno::DQUOT,
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOMEM,
+    ];
+    Errno::from_io_error(e).is_some_and(|errno| refused.contains(&errno))
 }
 
 fn cannot(what: &str, path: &Path, e: std::io::Error) -> Error {
@@ -335,10 +357,10 @@ mod tests {
         mark.write(7).unwrap();
         let beside = dir.path().join(HIGH_WATER_FILE).with_extension("new");
         std::os::unix::fs::symlink("/dev/full", &beside).unwrap();
-        assert!(is_full(&mark.write(8).unwrap_err()));
+        assert!(is_shortage(&mark.write(8).unwrap_err()));
         assert_eq!(mark.read().unwrap(), 7, "the old one stays");
         fs::remove_file(&beside).unwrap();
         fs::create_dir(&beside).unwrap();
-        assert!(!is_full(&mark.write(8).unwrap_err()));
+        assert!(!is_shortage(&mark.write(8).unwrap_err()));
     }
 }

@@ -414,6 +414,9 @@ fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspaces),
     };
     open().map_err(|e: fjall::Error| match e {
         fjall::Error::Io(e) => Error::failed(format!("cannot open the store in {}", path.display()), e),
+        fjall::Error::Storage(fjall::LsmError::Io(e)) if layout::is_refusal(&e) => {
+            Error::failed(format!("cannot open the store in {}", path.display()), e)
+        }
         e => Error::Corrupt(format!(
             "cannot open the store in {}: {e}; restore the last backup into an empty directory",
             path.display()
@@ -477,8 +480,9 @@ fn keep_high_water(mark: &layout::HighWater, shared: &Shared, mut noted: u64, st
         if sequence > noted && shared.broken().is_none() {
             match mark.write(sequence) {
                 Ok(()) => (noted, warned) = (sequence, false),
-                // Somebody else took the last of the disk, reserve and all. No commit failed, and there will be room again.
-                Err(e) if layout::is_full(&e) => {
+                // Somebody else took the last of the disk, reserve and all, or all files that may be open. No commit failed,
+                // and there will be room again.
+                Err(e) if layout::is_shortage(&e) => {
                     if !std::mem::replace(&mut warned, true) {
                         tracing::warn!(error = %layout::cause_of(&e), "the last durable commit cannot be noted yet");
                     }

@@ -15,7 +15,7 @@ pub const NOTIFICATIONS: &str = "notifications-sub";
 pub const SYSTEM_TOPIC: &str = "system-events-topic";
 pub const AUDITING: &str = "auditing-sub";
 
-/// Everything that is declared; a topic before its subscriptions. The configuration's word counts where both have one.
+/// Everything that is declared: the seed's first, a topic before its subscriptions. The configuration's word counts where both have one.
 #[must_use]
 pub fn all(config: &Config) -> Vec<(Path, Definition, Origin)> {
     let mut declared = Vec::new();
@@ -29,12 +29,14 @@ pub fn all(config: &Config) -> Vec<(Path, Definition, Origin)> {
             declared.push((path, Definition::from(subscription), Origin::File));
         }
     }
+    // These first: whatever else there is, they are there.
+    let mut first = Vec::new();
     for (path, definition) in seeds() {
-        if !declared.iter().any(|(known, ..)| *known == path) {
-            declared.push((path, definition, Origin::BuiltIn));
-        }
+        let said = declared.iter().position(|(known, ..)| *known == path);
+        first.push(said.map_or_else(|| (path, definition, Origin::BuiltIn), |place| declared.remove(place)));
     }
-    declared
+    first.extend(declared);
+    first
 }
 
 /// The seed's entities with its retries and time limits.

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
 use tidings_core::retry::{Policy, Strategy};
 
-use super::filter;
 use super::state::Settings;
+use super::{filter, path};
 use crate::channel::webhook::signature;
 use crate::config::bus as configured;
 use crate::config::{Secret, values};
@@ -25,6 +25,8 @@ pub const RULES: usize = 100;
 /// Characters of a rule's name.
 const RULE_NAME_CHARS: usize = 50;
 const URL_CHARS: usize = 2048;
+/// Bytes of a definition as JSON: an item of the store has 400 KB, and the audit log's entry holds it, too.
+pub const DEFINITION_BYTES: usize = 300 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -180,6 +182,12 @@ impl Definition {
             && before.ordered != definition.ordered
         {
             reader.wrong("ordered", "is fixed when the entity is made");
+        }
+        // As it is stored, and as it was sent.
+        let said = serde_json::to_string(fields).map_or(usize::MAX, |text| text.len());
+        let bytes = serde_json::to_string(&definition).map_or(usize::MAX, |text| text.len()).max(said);
+        if bytes > DEFINITION_BYTES {
+            reader.wrong("", format!("has {bytes} bytes in all, at most {DEFINITION_BYTES} are allowed"));
         }
         if reader.errors.is_empty() { Ok(definition) } else { Err(reader.errors) }
     }
@@ -392,7 +400,7 @@ impl Reader<'_> {
         };
         // `$Default` is the one that Service Bus makes.
         let name = rule.name.strip_prefix('$').unwrap_or(&rule.name);
-        if let Err(why) = super::path::check_name(name, RULE_NAME_CHARS) {
+        if let Err(why) = path::check_name(name, RULE_NAME_CHARS) {
             self.wrong(&format!("{at}.name"), why);
         }
         rule

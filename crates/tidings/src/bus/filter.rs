@@ -10,6 +10,7 @@ use tidings_core::filter::{
 use tidings_core::pattern::Pattern;
 use tidings_core::time::Timestamp;
 
+use super::copies::{RULE_NAME, check_copy};
 use super::definition::RuleDefinition;
 use super::message::Message;
 
@@ -126,10 +127,11 @@ pub fn copies(rules: &[Rule], message: &Message, sent: Timestamp) -> Vec<Copy> {
 
 fn with_action(rule: &Rule, action: &SqlAction, message: &Message, sent: Timestamp) -> Copy {
     let mut edited = Edited { message: message.clone(), sent };
-    edited.message.properties.insert("RuleName".to_owned(), rule.name.clone().into());
-    match action.apply(&mut edited) {
+    edited.message.properties.insert(RULE_NAME.to_owned(), rule.name.clone().into());
+    let done = action.apply(&mut edited).map_err(|error| error.to_string());
+    match done.and_then(|()| check_copy(&edited.message, message, &rule.name)) {
         Ok(()) => Copy::Take(edited.message),
-        Err(error) => Copy::Bury(message.clone(), format!("the action of rule {}: {error}", rule.name)),
+        Err(why) => Copy::Bury(message.clone(), format!("the action of rule {}: {why}", rule.name)),
     }
 }
 

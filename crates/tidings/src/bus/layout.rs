@@ -199,6 +199,13 @@ pub fn head(layout: &Layout, reserved: u64, heads: (u64, u64)) -> Write {
     Write::put(table(), item)
 }
 
+/// The write that keeps the places of the heads alone.
+#[must_use]
+pub fn moved(layout: &Layout, heads: (u64, u64)) -> Write {
+    let set = |name: &'static str, n: u64| Change::Set(name.into(), i64::try_from(n).unwrap_or(i64::MAX).into());
+    Write::update(table(), layout.head(), vec![set("front", heads.0), set("main", heads.1)])
+}
+
 /// A small item with a due time.
 #[must_use]
 pub fn pointer(key: &Key, due: Timestamp) -> Write {

@@ -103,18 +103,23 @@ impl Line {
     /// The line is ours from here on: reads where the last one who had it left off.
     pub(super) async fn take_over(&self, counts: Delta, epoch: u64) -> Result<(), Error> {
         let state = read_state(&self.shared, &self.layout, counts, epoch).await?;
-        *self.flushed.lock().unwrap_or_else(PoisonError::into_inner) = (state.front.head(), state.main.head());
+        *self.flushed() = (state.front.head(), state.main.head());
         *self.state() = state;
         self.has_post.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// The line is another node's: locks are lost, and whoever waits hears of it.
-    pub(super) fn give_up(&self) {
+    /// The line is another node's: locks are lost, and whoever waits hears of it. Gives the writes that keep where it
+    /// stands, for one that lets go of it: in one step with the end of our numbers, so that whatever is under way has its
+    /// place between the head and the next number, where whoever has the line next reads. A number that was given out after
+    /// the next one was noted would be given out again.
+    pub(super) fn give_up(&self) -> Option<Vec<Write>> {
         let mut state = self.state();
+        let kept = self.last_head(&state);
         *state = not_ours(state.counts);
         drop(state);
         self.ready.notify_waiters();
+        kept
     }
 
     /// In which this process has it; 0: it does not.
@@ -324,25 +329,42 @@ impl Line {
         }
     }
 
-    /// The write that keeps the place of the head, if it has moved far enough. `last`: nothing comes after this.
+    /// The write that keeps the place of the head, if it has moved far enough. `last`: nothing comes after this; where
+    /// several nodes share the store, [`Line::give_up`] says when that is.
     pub(super) fn flush(&self, last: bool) -> Option<Vec<Write>> {
         let state = self.state();
+        if last {
+            return if self.fence.is_shared() { None } else { self.last_head(&state) };
+        }
         if state.epoch == 0 {
             return None;
         }
-        let fenced = |write: Write| std::iter::once(write).chain(self.fence.check(state.epoch)).collect();
         let heads = (state.front.head(), state.main.head());
-        let mut flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
-        let moved = heads.0.abs_diff(flushed.0).max(heads.1.abs_diff(flushed.1));
-        if last {
-            return (state.reserved > state.next || moved > 0)
-                .then(|| fenced(layout::head(&self.layout, state.next, heads)));
-        }
-        if moved < HEAD_STEP {
+        if self.moved(heads) < HEAD_STEP {
             return None;
         }
-        *flushed = heads;
-        Some(fenced(layout::head(&self.layout, state.reserved, heads)))
+        *self.flushed() = heads;
+        // Without the numbers: more of them may be reserved before this is written.
+        Some(self.fenced(layout::moved(&self.layout, heads), state.epoch))
+    }
+
+    fn last_head(&self, state: &State) -> Option<Vec<Write>> {
+        let heads = (state.front.head(), state.main.head());
+        let is_news = state.epoch != 0 && (state.reserved > state.next || self.moved(heads) > 0);
+        is_news.then(|| self.fenced(layout::head(&self.layout, state.next, heads), state.epoch))
+    }
+
+    fn fenced(&self, write: Write, epoch: u64) -> Vec<Write> {
+        std::iter::once(write).chain(self.fence.check(epoch)).collect()
+    }
+
+    fn moved(&self, heads: (u64, u64)) -> u64 {
+        let flushed = self.flushed();
+        heads.0.abs_diff(flushed.0).max(heads.1.abs_diff(flushed.1))
+    }
+
+    fn flushed(&self) -> MutexGuard<'_, (u64, u64)> {
+        self.flushed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     // ---- what transactions leave behind ---------------------------------------------------------------------------

@@ -138,7 +138,8 @@ impl Bus {
             Some(_) => Some(self.topic(&path.entity)?),
             None => None,
         };
-        if before.is_none() {
+        // What is declared from the start is there whatever else is.
+        if before.is_none() && origin != Origin::BuiltIn {
             self.check_room(topic.as_deref())?;
         }
         let generation = || self.generation(now);
@@ -182,10 +183,10 @@ impl Bus {
     fn check_room(&self, topic: Option<&Entity>) -> Result<(), BusError> {
         match topic {
             Some(Entity { body: Body::Topic(subscriptions), .. }) if subscriptions.len() >= SUBSCRIPTIONS => {
-                Err(BusError::TooMany(format!("a topic can have {SUBSCRIPTIONS} subscriptions")))
+                Err(BusError::TooMany(format!("the topic has {SUBSCRIPTIONS} subscriptions")))
             }
             None if self.entities().len() >= ENTITIES => {
-                Err(BusError::TooMany(format!("there can be {ENTITIES} queues and topics")))
+                Err(BusError::TooMany(format!("there are {ENTITIES} queues and topics")))
             }
             _ => Ok(()),
         }

@@ -130,6 +130,12 @@ pub struct Dead {
     pub last_consumer: Option<String>,
 }
 
+/// Characters of a text that is a property of the broker, and of an address.
+pub const TEXT_CHARS: usize = 128;
+pub const ADDRESS_CHARS: usize = 1024;
+/// Custom properties of one message, and characters of a name.
+pub const PROPERTIES: usize = 256;
+pub const NAME_CHARS: usize = 128;
 /// Attempts that are kept.
 pub const ATTEMPTS: usize = 10;
 /// Characters of a reason or description that are kept.

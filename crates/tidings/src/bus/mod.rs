@@ -41,6 +41,7 @@
 //! line posts it (`posts`), and calls that need what is in memory are forwarded to the node that has it.
 
 mod carry;
+mod copies;
 pub mod declared;
 mod deferred;
 pub mod definition;
@@ -83,7 +84,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tidings_core::envelope::FieldError;
 use tidings_core::ids::IdSource;
-use tidings_core::time::Clock;
+use tidings_core::time::{self, Clock};
 use tidings_store::{Error, Item, Store, Write};
 use tokio::sync::{mpsc, watch};
 
@@ -158,6 +159,7 @@ pub async fn open(
     let nodes = nodes.cloned();
     let bus = Bus::open_among(Arc::clone(store), Arc::clone(clock), Arc::clone(ids), stopping, nodes).await?;
     bus.shared.keep_history(config.retention.messages_days);
+    bus.shared.take_from(&config.limits.event_sources);
     bus.declare(&declared::all(config)).await?;
     Ok(bus)
 }
@@ -284,7 +286,21 @@ impl Bus {
 
     /// Sends messages to a queue or topic; durable when it returns. A message whose id was seen within the entity's
     /// window is taken and dropped. Nothing is sent if one of them cannot be.
-    pub async fn send(&self, entity: &str, mut messages: Vec<Message>) -> Result<Vec<Sent>, BusError> {
+    pub async fn send(&self, entity: &str, messages: Vec<Message>) -> Result<Vec<Sent>, BusError> {
+        self.send_from(self.shared.sources(), entity, messages).await
+    }
+
+    /// The same for what a part of the house sends: it is no foreign source.
+    pub async fn send_own(&self, entity: &str, messages: Vec<Message>) -> Result<Vec<Sent>, BusError> {
+        self.send_from(&[], entity, messages).await
+    }
+
+    async fn send_from(
+        &self,
+        sources: &[String],
+        entity: &str,
+        mut messages: Vec<Message>,
+    ) -> Result<Vec<Sent>, BusError> {
         let entity = self.entity_anywhere(entity).await?;
         for message in &messages {
             check_size(message)?;
@@ -292,7 +308,7 @@ impl Bus {
         if let Some(full) = entity.lines().find(|line| line.is_full()) {
             return Err(BusError::Full(full.path.clone()));
         }
-        self.judge(&entity, &mut messages)?;
+        self.judge(&entity, &mut messages, sources)?;
         if self.shared.nodes.is_some() {
             return self.send_among(&entity, messages).await;
         }
@@ -361,11 +377,11 @@ impl Bus {
     }
 
     /// What is a business event must be a good one, by whatever door it comes (S003-71), and says what it is.
-    fn judge(&self, entity: &Entity, messages: &mut [Message]) -> Result<(), BusError> {
+    fn judge(&self, entity: &Entity, messages: &mut [Message], sources: &[String]) -> Result<(), BusError> {
         let now = self.shared.clock.now();
         let (mut errors, count) = (Vec::new(), messages.len());
         for (place, message) in messages.iter_mut().enumerate() {
-            let wrong = crate::business::message::admit(&entity.record.path, message, now);
+            let wrong = crate::business::message::admit(&entity.record.path, message, sources, now);
             errors.extend(wrong.into_iter().map(|error| match count {
                 1 => error,
                 _ => FieldError::new(format!("[{place}].{}", error.field), error.message),
@@ -420,7 +436,7 @@ impl Bus {
     /// The write that remembers a message's id, if the entity does that.
     fn marker(&self, entity: &Entity, message: &Message) -> Option<Write> {
         let seconds = entity.record.definition.duplicate_window_seconds;
-        let until = self.shared.clock.now().as_second().saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX));
+        let until = time::second_after(self.shared.clock.now(), seconds);
         let item = Item::new().with("line", &entity.record.generation).with("id", &message.id).with("ttl", until);
         (seconds > 0).then(|| Write::insert(seen_table(), item))
     }

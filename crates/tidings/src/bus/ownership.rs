@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidings_store::Error;
+use tidings_store::{Error, Write};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -76,7 +76,7 @@ impl Bus {
         let known = nodes.lease_of(&lease).filter(|_| nodes.holder(&lease) == Holder::Me);
         if !nodes.believes() || known.is_none_or(|known| known.epoch != epoch) {
             tracing::warn!(entity = name(lines), "another node has taken it over");
-            self.give_up(generation, lines).await;
+            drop(self.give_up(generation, lines).await);
         } else if nodes.wants(&lease) {
             let was_leaving = fence.is_leaving();
             fence.set(epoch);
@@ -109,10 +109,11 @@ impl Bus {
         Ok(())
     }
 
-    async fn give_up(&self, generation: &str, lines: &[Arc<Line>]) {
+    /// Gives the writes that keep where the lines stand.
+    async fn give_up(&self, generation: &str, lines: &[Arc<Line>]) -> Vec<Vec<Write>> {
         let _changing = self.changing.lock().await;
         self.shared.fence(generation).set(0);
-        lines.iter().for_each(|line| line.give_up());
+        lines.iter().filter_map(|line| line.give_up()).collect()
     }
 
     /// Lets go of lines that another node should have, at a moment when no lock is out: nothing is handed out for a little
@@ -140,8 +141,7 @@ impl Bus {
     }
 
     async fn release(&self, nodes: &Nodes, generation: &str, lines: &[Arc<Line>], epoch: u64) -> Result<(), Error> {
-        let heads: Vec<_> = lines.iter().filter_map(|line| line.flush(true)).collect();
-        self.give_up(generation, lines).await;
+        let heads = self.give_up(generation, lines).await;
         // What is not kept costs a longer way from the old head, and nothing else.
         drop(self.shared.store.transact_each(heads).await);
         nodes.give_back(&Fence::lease(generation), epoch).await
@@ -278,7 +278,11 @@ impl Bus {
         }
         let (fence, lease) = (&line.fence, Fence::lease(&line.entity));
         if fence.epoch() == 0 && nodes.is_free(&lease) {
-            self.seize(&line.entity).await?;
+            match nodes.wanted_at(&lease) {
+                // Whoever should have it takes it when he is asked; here it would only go on.
+                Some(address) if nodes.holder(&lease) != Holder::Me => return Ok(Where::At(address)),
+                _ => self.seize(&line.entity).await?,
+            }
         }
         if fence.epoch() != 0 {
             // What was posted here is there for whoever asks next.

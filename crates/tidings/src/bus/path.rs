@@ -71,7 +71,7 @@ impl fmt::Display for Path {
 pub fn check_name(name: &str, most: usize) -> Result<(), String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if name.is_empty() || name.len() > most || !name.chars().all(allowed) || !name.contains(|c| c != '.') {
-        return Err(format!("must be 1 to {most} letters, digits, `_`, `-` or `.`"));
+        return Err(format!("must be 1 to {most} letters, digits, `_`, `-` or `.`, and not dots alone"));
     }
     Ok(())
 }

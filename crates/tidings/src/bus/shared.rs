@@ -1,7 +1,7 @@
 //! What all lines share, and why a call on one does nothing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tidings_core::ids::IdSource;
 use tidings_core::time::Clock;
@@ -32,6 +32,8 @@ pub struct Shared {
     pub(super) handlers: Handlers,
     /// How long the history of messages is kept.
     history_seconds: AtomicI64,
+    /// Who may send business events (S003-01); none: anybody.
+    sources: OnceLock<Vec<String>>,
     /// Who else works on this store; none: nobody.
     pub nodes: Option<Arc<Nodes>>,
     pub(super) fences: Fences,
@@ -66,6 +68,7 @@ impl Shared {
             handled: watch::Sender::new(0),
             handlers: Handlers::default(),
             history_seconds,
+            sources: OnceLock::new(),
             nodes,
             fences: Fences::default(),
             posts: AtomicU64::new(0),
@@ -75,6 +78,15 @@ impl Shared {
     pub fn keep_history(&self, days: u64) {
         let days = i64::try_from(days).unwrap_or(i64::MAX);
         self.history_seconds.store(days.saturating_mul(DAY_SECONDS), Ordering::Relaxed);
+    }
+
+    /// Says once from whom business events are taken.
+    pub fn take_from(&self, sources: &[String]) {
+        self.sources.get_or_init(|| sources.to_vec());
+    }
+
+    pub(super) fn sources(&self) -> &[String] {
+        self.sources.get().map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn history_seconds(&self) -> i64 {

@@ -5,10 +5,13 @@
 use serde_json::{Map, Value, json};
 use tidings_core::envelope::{self, Defaults, Envelope, FieldError};
 use tidings_core::filter::same_name;
+use tidings_core::json::{self, Fields};
+use tidings_core::limits::SOURCE_CHARS;
 use tidings_core::time::Timestamp;
 
 use super::event::{self, Kind};
 use crate::bus::Message;
+use crate::ingest;
 
 /// The message that carries an event to those who handle it.
 #[must_use]
@@ -27,16 +30,23 @@ pub fn of(kind: Kind, envelope: &Envelope) -> Message {
 }
 
 /// Everything that is wrong with a message that somebody sends to one of the four's queues or topics; if nothing is, it
-/// says from now on what it is, as one of our own does. Others have nothing to be wrong, and those of another version
+/// says from now on what it is, as one of our own does. `sources`: who may send; none: anybody. Others have nothing to be wrong, and those of another version
 /// only what their envelope has.
 #[must_use]
-pub fn admit(entity: &str, message: &mut Message, now: Timestamp) -> Vec<FieldError> {
+pub fn admit(entity: &str, message: &mut Message, sources: &[String], now: Timestamp) -> Vec<FieldError> {
     let Some((kind, said)) = kind_of(entity, message) else { return Vec::new() };
-    let envelope = match read(kind, message, now) {
+    // As at the other doors: before any parser goes into it, and again as the envelope that it is part of.
+    let shallow = std::str::from_utf8(&message.body).map_or(Ok(()), json::check_depth);
+    if let Err(deep) = shallow {
+        return vec![FieldError::new("body", deep.0)];
+    }
+    let read = read(kind, message, now).and_then(|envelope| envelope.check_depth().map(|()| envelope));
+    let envelope = match read {
         Ok(envelope) => envelope,
         Err(errors) => return errors,
     };
     let mut errors = event::check(&envelope);
+    errors.extend(ingest::foreign(&envelope, sources));
     errors.extend(contradiction(message, &envelope));
     if said == Said::InBodyAlone && property(message, TYPE).is_some() {
         let why = format!("must be {}, as in the body, or left out", kind.event_type());
@@ -50,6 +60,7 @@ pub fn admit(entity: &str, message: &mut Message, now: Timestamp) -> Vec<FieldEr
 
 const TYPE: &str = "eventType";
 const VERSION: &str = "eventVersion";
+const SOURCE: &str = "source";
 
 /// Where a message says what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +78,11 @@ fn kind_of(entity: &str, message: &Message) -> Option<(Kind, Said)> {
     if kind.routing_key().is_none() || outside.into_iter().flatten().any(is_named) {
         return Some((kind, Said::Outside));
     }
-    let body = serde_json::from_slice::<Map<String, Value>>(&message.body).unwrap_or_default();
-    body.get(TYPE).and_then(Value::as_str).is_some_and(is_named).then_some((kind, Said::InBodyAlone))
+    // However deep the rest of it is.
+    let body = std::str::from_utf8(&message.body).ok().and_then(|text| json::parse::<Fields<'_>>(text).ok())?;
+    let (_, said) = body.0.iter().rfind(|(name, _)| name == TYPE)?;
+    let said: String = serde_json::from_str(said.get()).ok()?;
+    is_named(&said).then_some((kind, Said::InBodyAlone))
 }
 
 /// A property by its name. Over HTTP it is a header, and has lost its capitals (S003-64).
@@ -108,7 +122,7 @@ pub fn read(kind: Kind, message: &Message, now: Timestamp) -> Result<Envelope, V
     let wrong = |why: &str| vec![FieldError::new("body", why)];
     let text = std::str::from_utf8(&message.body).map_err(|_| wrong("is not UTF-8"))?;
     let fields: Map<String, Value> =
-        tidings_core::json::parse(text).map_err(|bad| wrong(&format!("is no JSON object: {}", bad.0)))?;
+        json::parse(text).map_err(|bad| wrong(&format!("is no JSON object: {}", bad.0)))?;
     let event_id = || message.id.clone();
     let correlation_id = message.correlation_id.as_deref().unwrap_or(&message.id);
     let defaults = Defaults { now, correlation_id, event_id: &event_id };
@@ -127,16 +141,21 @@ pub fn read(kind: Kind, message: &Message, now: Timestamp) -> Result<Envelope, V
 fn completed(kind: Kind, message: &Message, fields: &Map<String, Value>) -> Option<Map<String, Value>> {
     let has = |name: &str| fields.get(name).is_some_and(|value| !value.is_null());
     let is_envelope = has(TYPE) || fields.get("data").is_some_and(Value::is_object);
-    let version = said_version(message);
-    if has(TYPE) && (has(VERSION) || version.is_none()) {
+    let version = said_version(message).filter(|_| !is_envelope || !has(VERSION));
+    let is_source = |said: &&Value| said.as_str().is_some_and(|said| envelope::check_name(said, SOURCE_CHARS).is_ok());
+    let source = property(message, SOURCE).filter(|_| !is_envelope || !has(SOURCE)).filter(is_source);
+    if has(TYPE) && version.is_none() && source.is_none() {
         return None;
     }
     let mut whole = if is_envelope { fields.clone() } else { Map::from_iter([("data".to_owned(), json!(fields))]) };
     if !has(TYPE) {
         whole.insert(TYPE.to_owned(), json!(kind.event_type()));
     }
-    if let Some(version) = version.filter(|_| !is_envelope || !has(VERSION)) {
+    if let Some(version) = version {
         whole.insert(VERSION.to_owned(), version);
+    }
+    if let Some(source) = source {
+        whole.insert(SOURCE.to_owned(), source.clone());
     }
     Some(whole)
 }
@@ -153,7 +172,7 @@ mod tests {
 
     fn wrong(entity: &str, message: &Message) -> Vec<String> {
         let mut message = message.clone();
-        admit(entity, &mut message, Timestamp::UNIX_EPOCH).into_iter().map(|error| error.field).collect()
+        admit(entity, &mut message, &[], Timestamp::UNIX_EPOCH).into_iter().map(|error| error.field).collect()
     }
 
     #[test]
@@ -221,7 +240,7 @@ mod tests {
         let whole =
             json!({ "eventType": "ServiceRequestStatusChanged", "eventVersion": "1.4", "data": data }).to_string();
         let admitted = |mut message: Message| {
-            assert_eq!(admit("domain-events-topic", &mut message, Timestamp::UNIX_EPOCH), []);
+            assert_eq!(admit("domain-events-topic", &mut message, &[], Timestamp::UNIX_EPOCH), []);
             message.properties.into_iter().collect::<Map<_, _>>()
         };
         let key = "servicerequest.status.changed";

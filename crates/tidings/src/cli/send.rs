@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::client::{Client, Target};
 use super::{Done, Failure, output};
 
-/// Events, and bytes, in one request; the server's own limits are above both.
+/// Events, and bytes, in one request, unless the server wants less.
 const BATCH_EVENTS: usize = 500;
 const BATCH_BYTES: usize = 512 * 1024;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -79,12 +79,23 @@ enum Stop {
     Server(Failure),
 }
 
+/// What came of a request.
+#[derive(PartialEq, Eq)]
+enum Taken {
+    /// Each of its events was accepted or refused.
+    Decided,
+    /// None was looked at: they are too many or too large together.
+    Halve,
+}
+
 struct Sending<'a> {
     client: &'a Client,
     json: bool,
     bar: ProgressBar,
     batch: Vec<Event>,
     batch_bytes: usize,
+    /// How many are sent at once: fewer after the server found them too many.
+    most_events: usize,
     sent: usize,
     refused: usize,
 }
@@ -99,6 +110,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
         bar: output::progress(None, "events"),
         batch: Vec::new(),
         batch_bytes: 0,
+        most_events: BATCH_EVENTS,
         sent: 0,
         refused: 0,
     };
@@ -207,7 +219,7 @@ impl Sending<'_> {
     }
 
     async fn event(&mut self, text: &[u8], place: String) -> Result<(), Stop> {
-        if self.batch_bytes + text.len() > BATCH_BYTES || self.batch.len() >= BATCH_EVENTS {
+        if self.batch_bytes + text.len() > BATCH_BYTES || self.batch.len() >= self.most_events {
             self.flush().await?;
         }
         // In JSON line breaks are white space; on the way an event has one line.
@@ -221,12 +233,31 @@ impl Sending<'_> {
         if self.batch.is_empty() {
             return Ok(());
         }
-        let events = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
+        // The server may be set to take less at once: what is too much for it goes in halves, in order.
+        let mut waiting = vec![std::mem::take(&mut self.batch)];
+        while let Some(mut events) = waiting.pop() {
+            if self.request(&events).await? == Taken::Halve {
+                let rest = events.split_off(events.len() / 2);
+                self.most_events = events.len().max(1);
+                waiting.extend([rest, events]);
+            } else if events.len() >= self.most_events {
+                // Perhaps it was only that those were large: a little more the next time.
+                self.most_events = (self.most_events + self.most_events / 8 + 1).min(BATCH_EVENTS);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends some events in one request.
+    async fn request(&mut self, events: &[Event]) -> Result<Taken, Stop> {
         let body = events.iter().map(|event| event.text.as_slice()).collect::<Vec<_>>().join(&b'\n');
         let request =
             self.client.request(Method::POST, "/events").header("content-type", "application/x-ndjson").body(body);
         let response = self.client.send(request).await.map_err(Stop::Server)?;
+        if response.status() == StatusCode::PAYLOAD_TOO_LARGE && events.len() > 1 {
+            return Ok(Taken::Halve);
+        }
         self.bar.inc(events.len() as u64);
         match response.status() {
             StatusCode::ACCEPTED => {
@@ -235,14 +266,14 @@ impl Sending<'_> {
                 for (event, receipt) in events.iter().zip(&answer.events) {
                     self.report(event, receipt);
                 }
-                Ok(())
+                Ok(Taken::Decided)
             }
             StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => {
                 self.refused += events.len();
                 let refusal = serde_json::from_slice(&response.bytes().await.unwrap_or_default());
                 let refusal: Refusal = refusal.unwrap_or_default();
-                self.bar.suspend(|| refusal.tell(&events));
-                Ok(())
+                self.bar.suspend(|| refusal.tell(events));
+                Ok(Taken::Decided)
             }
             _ => Err(Stop::Server(super::client::problem(response).await)),
         }

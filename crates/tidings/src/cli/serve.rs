@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use super::{Done, Failure, output};
@@ -57,6 +58,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
         tracing::warn!("acknowledging before the fsync: a power cut will lose acknowledged events");
     }
     crate::http::raise_file_limit();
+    survive_file_size_limit()?;
     let stop = stop_signal()?;
 
     let surroundings = Surroundings {
@@ -166,9 +168,15 @@ fn start_logging(config: &Config) {
     };
 }
 
+/// A file that grows beyond `ulimit -f` is an error of that write, which says why, and not the end without a word.
+fn survive_file_size_limit() -> std::io::Result<()> {
+    let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    // Once there is a handler, it stays.
+    signal(kind).map(drop)
+}
+
 /// Ready at SIGTERM or SIGINT, from this call on and not only when it is waited for.
 fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {

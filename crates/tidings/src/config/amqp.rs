@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::check::Check;
+use super::check::{Check, plain_name};
 use super::listen::Listen;
 use super::secret::Secret;
 
@@ -31,7 +31,7 @@ impl Amqp {
                 .problem("must be \"\": AMQP is not there yet; use the bus over HTTP, `/bus` (docs/bus.md)");
         }
         let mut keys = check.key("keys");
-        keys.names(self.keys.iter().map(|key| key.name.as_str()));
+        keys.names(self.keys.iter().map(|key| key.name.as_str()), plain_name);
         for (index, key) in self.keys.iter().enumerate() {
             if key.key.is_none() {
                 keys.item(index).key("key").problem("is missing");

@@ -3,13 +3,15 @@
 //! Their keys are written as in the API (`maxDeliveryCount`), so that one description serves both.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+use super::Config;
 use super::check::Check;
 use super::json::JsonObject;
-use super::problem::quote;
 use super::secret::Secret;
-use super::values;
-use crate::channel::webhook::signature::{Key, SECRET_FORM};
+use crate::bus::definition::{self, Definition};
+use crate::bus::manage::{ENTITIES, SUBSCRIPTIONS};
+use crate::bus::{declared, path};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -150,22 +152,18 @@ impl Default for Retry {
 
 impl Queue {
     pub(super) fn check(&self, check: &mut Check<'_>) {
-        check_entity_name(&self.name, check);
-        check_delivery(self.max_delivery_count, self.lock_seconds, check);
-        check.key("deadLetterMaxBytes").range(self.dead_letter_max_bytes, 0..=1 << 40);
-        if let Some(retry) = &self.retry {
-            retry.check(&mut check.key("retry"));
-        }
+        check_delivery(self.max_delivery_count, self.lock_seconds, self.retry.as_ref(), check);
+        check.key("deadLetterMaxBytes").range(self.dead_letter_max_bytes, definition::DEAD_LETTER_BYTES);
         check_times(self.default_ttl_seconds, self.duplicate_window_seconds, check);
     }
 }
 
 impl Topic {
     pub(super) fn check(&self, check: &mut Check<'_>) {
-        check_entity_name(&self.name, check);
         check_times(self.default_ttl_seconds, self.duplicate_window_seconds, check);
         let mut subscriptions = check.key("subscriptions");
-        subscriptions.names(self.subscriptions.iter().map(|subscription| subscription.name.as_str()));
+        let names = self.subscriptions.iter().map(|subscription| subscription.name.as_str());
+        subscriptions.names(names, |name| path::check_name(name, path::SUBSCRIPTION_CHARS));
         for (index, subscription) in self.subscriptions.iter().enumerate() {
             subscription.check(&mut subscriptions.item(index));
         }
@@ -181,32 +179,24 @@ impl Topic {
 
 impl Subscription {
     fn check(&self, check: &mut Check<'_>) {
-        check_entity_name(&self.name, check);
-        check_delivery(self.max_delivery_count, self.lock_seconds, check);
-        check.key("deadLetterMaxBytes").range(self.dead_letter_max_bytes, 0..=1 << 40);
-        if let Some(retry) = &self.retry {
-            retry.check(&mut check.key("retry"));
-        }
+        check_delivery(self.max_delivery_count, self.lock_seconds, self.retry.as_ref(), check);
+        check.key("deadLetterMaxBytes").range(self.dead_letter_max_bytes, definition::DEAD_LETTER_BYTES);
         check_times(self.default_ttl_seconds, 0, check);
-        let mut rules = check.key("rules");
-        rules.names(self.rules.iter().map(|rule| rule.name.as_str()));
-        for (index, rule) in self.rules.iter().enumerate() {
-            let filters = [rule.sql.is_some(), rule.correlation.is_some(), rule.pattern.is_some(), rule.key.is_some()];
-            if filters.into_iter().filter(|given| *given).count() != 1 {
-                rules.item(index).problem("needs exactly one of `sql`, `correlation`, `pattern` and `key`");
-            } else if let Err(errors) = crate::bus::filter::compile(&rule.into()) {
-                for error in errors {
-                    rules.item(index).problem(format_args!("has a mistake at `{}`: {}", error.field, error.message));
-                }
+        // What is more than a number is judged as the API judges it.
+        let judged = Definition::read(definition::Kind::Subscription, &self.to_json(), None);
+        for error in judged.err().into_iter().flatten() {
+            let ours = error.field.is_empty() || error.field.starts_with("rules") || error.field.starts_with("push");
+            if ours {
+                check.problem_at(&error.field, &error.message);
             }
         }
-        if let Some(push) = &self.push {
-            if let Err(why) = values::callable(&push.url) {
-                check.key("push").key("url").problem(why);
-            }
-            if push.secret.as_ref().is_some_and(|secret| Key::parse(secret.expose()).is_err()) {
-                check.key("push").key("secret").problem(SECRET_FORM);
-            }
+    }
+
+    /// The subscription as the API would be given it, its secret included.
+    fn to_json(&self) -> Map<String, Value> {
+        match serde_json::to_value(Definition::from(self)) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
         }
     }
 }
@@ -224,20 +214,44 @@ impl Retry {
     }
 }
 
-fn check_delivery(max_delivery_count: u32, lock_seconds: u64, check: &mut Check<'_>) {
-    check.key("maxDeliveryCount").range(max_delivery_count, 1..=2000);
-    check.key("lockSeconds").range(lock_seconds, 5..=300);
+fn check_delivery(max_delivery_count: u32, lock_seconds: u64, retry: Option<&Retry>, check: &mut Check<'_>) {
+    check.key("maxDeliveryCount").range(max_delivery_count.into(), definition::MAX_DELIVERIES);
+    check.key("lockSeconds").range(lock_seconds, definition::LOCK_SECONDS);
+    if let Some(retry) = retry {
+        retry.check(&mut check.key("retry"));
+    }
 }
 
 fn check_times(default_ttl_seconds: u64, duplicate_window_seconds: u64, check: &mut Check<'_>) {
-    check.key("defaultTtlSeconds").range(default_ttl_seconds, 0..=3_153_600_000);
-    check.key("duplicateWindowSeconds").range(duplicate_window_seconds, 0..=604_800);
+    check.key("defaultTtlSeconds").range(default_ttl_seconds, definition::TTL_SECONDS);
+    check.key("duplicateWindowSeconds").range(duplicate_window_seconds, definition::DUPLICATE_SECONDS);
 }
 
 /// Names are parts of paths: `/bus/topic/subscriptions/sub/$deadletterqueue`.
-fn check_entity_name(name: &str, check: &mut Check<'_>) {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if !name.chars().all(allowed) {
-        check.key("name").problem(format_args!("may have letters, digits, `_`, `-` and `.` only, not {}", quote(name)));
+pub(super) fn entity_name(name: &str) -> Result<(), String> {
+    path::check_name(name, path::NAME_CHARS)
+}
+
+/// More than there can be would be left out at the start. What comes with Tidings counts.
+pub(super) fn check_counts(config: &Config, check: &mut Check<'_>) {
+    let declared = declared::all(config);
+    let (subscriptions, entities): (Vec<_>, Vec<_>) =
+        declared.iter().map(|(path, ..)| path).partition(|path| path.subscription.is_some());
+    if entities.len() > ENTITIES {
+        let (queues, topics) = (config.queues.len(), config.topics.len());
+        let own = entities.len() - queues - topics;
+        let key = if queues > topics { "queues" } else { "topics" };
+        check.key(key).problem(format_args!(
+            "are too many: {queues} queues and {topics} topics, and {own} that come with Tidings, are more than {ENTITIES}"
+        ));
+    }
+    let mut topics = check.key("topics");
+    for (index, topic) in config.topics.iter().enumerate() {
+        let count = subscriptions.iter().filter(|path| path.entity == topic.name).count();
+        if count > SUBSCRIPTIONS {
+            topics.item(index).key("subscriptions").problem(format_args!(
+                "are too many: {count}, those that come with Tidings included, are more than {SUBSCRIPTIONS}"
+            ));
+        }
     }
 }

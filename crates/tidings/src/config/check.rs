@@ -9,8 +9,22 @@ use super::read::LeftOut;
 use super::tree::{Node, Value, join};
 use super::values::{self, is_mailbox};
 
-/// Names of queues, rules and the like appear in paths and logs.
+/// Bytes of names that are parts of keys.
 const MAX_NAME: usize = 260;
+
+/// What is wrong with a name that is not empty.
+pub(super) type Judge = fn(&str) -> Result<(), String>;
+
+/// For names of which no part of the house has a judgement of its own.
+pub(super) fn plain_name(name: &str) -> Result<(), String> {
+    if name.len() > MAX_NAME {
+        return Err(format!("must be at most {MAX_NAME} bytes long, not {}", name.len()));
+    }
+    if name.chars().any(char::is_control) || name.trim() != name {
+        return Err("must not have control characters, or blanks at its ends".to_owned());
+    }
+    Ok(())
+}
 
 pub(super) struct Check<'a> {
     /// The nearest value that was written: the key itself, or what surrounds it.
@@ -85,11 +99,11 @@ impl<'a> Check<'a> {
         &mut self,
         key: &str,
         list: &[T],
-        name: impl Fn(&T) -> &str,
+        (name, judge): (impl Fn(&T) -> &str, Judge),
         check: impl Fn(&T, &mut Check<'_>),
     ) {
         let mut tables = self.key(key);
-        tables.names(list.iter().map(name));
+        tables.names(list.iter().map(name), judge);
         for (index, table) in list.iter().enumerate() {
             check(table, &mut tables.item(index));
         }
@@ -120,22 +134,24 @@ impl<'a> Check<'a> {
     }
 
     pub(super) fn name(&mut self, name: &str) {
+        self.named(name, plain_name);
+    }
+
+    fn named(&mut self, name: &str, judge: Judge) {
         if name.is_empty() {
             self.problem("is missing");
-        } else if name.len() > MAX_NAME {
-            self.problem(format_args!("must be at most {MAX_NAME} bytes long, not {}", name.len()));
-        } else if name.chars().any(|c| c.is_control()) || name.trim() != name {
-            self.problem("must not have control characters, or blanks at its ends");
+        } else if let Err(why) = judge(name) {
+            self.problem(why);
         }
     }
 
-    /// Each name given, and none twice, in a list of tables.
-    pub(super) fn names<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
+    /// Each name given, good, and none twice, in a list of tables.
+    pub(super) fn names<'n>(&mut self, names: impl Iterator<Item = &'n str>, judge: Judge) {
         let mut seen = BTreeSet::new();
         for (index, name) in names.enumerate() {
             let mut item = self.item(index);
             let mut check = item.key("name");
-            check.name(name);
+            check.named(name, judge);
             if !name.is_empty() && !seen.insert(name) {
                 check.problem(format_args!("is {}, which another one has already", quote(name)));
             }

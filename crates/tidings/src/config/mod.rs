@@ -56,7 +56,7 @@ pub use listen::Listen;
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
 
-use check::Check;
+use check::{Check, plain_name};
 use tree::Node;
 
 /// The file's usual name.
@@ -271,15 +271,23 @@ impl Config {
         self.limits.check(&mut check.key("limits"));
         self.retention.check(&mut check.key("retention"), self.store.engine);
         self.check_listeners(check);
-        check.list("rules", &self.rules, |rule| &rule.name, rules::Rule::check);
-        check.list("queues", &self.queues, |queue| &queue.name, bus::Queue::check);
-        check.list("topics", &self.topics, |topic| &topic.name, bus::Topic::check);
-        check.list("quiet_hours", &self.quiet_hours, |hours| &hours.name, delivery::QuietHours::check);
-        check.list("schedules", &self.schedules, |schedule| &schedule.name, schedules::Schedule::check);
-        check.list("monitors", &self.monitors, |monitor| &monitor.name, monitors::Monitor::check);
-        check.list("message_types", &self.message_types, |kind| &kind.name, message_types::MessageType::check);
-        check.list("sources", &self.sources, |source| &source.name, sources::Source::check);
+        // Whoever judges a name in the API judges it here. A rule's is judged with the rest of it.
+        check.list("rules", &self.rules, (|rule| &rule.name, |_| Ok(())), rules::Rule::check);
+        check.list("queues", &self.queues, (|queue| &queue.name, bus::entity_name), bus::Queue::check);
+        check.list("topics", &self.topics, (|topic| &topic.name, bus::entity_name), bus::Topic::check);
+        check.list("quiet_hours", &self.quiet_hours, (|hours| &hours.name, plain_name), delivery::QuietHours::check);
+        check.list(
+            "schedules",
+            &self.schedules,
+            (|schedule| &schedule.name, schedules::name),
+            schedules::Schedule::check,
+        );
+        check.list("monitors", &self.monitors, (|monitor| &monitor.name, plain_name), monitors::Monitor::check);
+        let kinds = &self.message_types;
+        check.list("message_types", kinds, (|kind| &kind.name, plain_name), message_types::MessageType::check);
+        check.list("sources", &self.sources, (|source| &source.name, plain_name), sources::Source::check);
         self.check_scheduled_payloads(check);
+        self.check_counts(check);
         // Queues and topics share the paths under `/bus`.
         for (index, topic) in self.topics.iter().enumerate() {
             if !topic.name.is_empty() && self.queues.iter().any(|queue| queue.name == topic.name) {
@@ -290,6 +298,18 @@ impl Config {
                     .problem(format_args!("is {}, which a queue has already", problem::quote(&topic.name)));
             }
         }
+    }
+
+    /// More than there can be would be left out at the start, with those that come with Tidings among them.
+    fn check_counts(&self, check: &mut Check<'_>) {
+        if self.schedules.len() > crate::schedules::MOST {
+            let (most, all) = (crate::schedules::MOST, self.schedules.len());
+            check
+                .key("schedules")
+                .item(most)
+                .problem(format_args!("is one too many: there are {all}, at most {most} are possible"));
+        }
+        bus::check_counts(self, check);
     }
 
     /// A scheduled message is judged as the API would judge it (S002-60), so that no run fails for what could be known.

@@ -243,7 +243,11 @@ impl Target {
                     Ok(()) => {}
                 }
             }
-            Channel::Ticket => check.key("caller").name(self.caller.as_deref().unwrap_or_default()),
+            Channel::Ticket => {
+                if self.caller.as_deref().unwrap_or_default().is_empty() {
+                    check.key("caller").problem("is missing");
+                }
+            }
         }
     }
 

@@ -53,6 +53,11 @@ impl Default for Schedule {
     }
 }
 
+/// The API's own judgement.
+pub(super) fn name(name: &str) -> Result<(), String> {
+    crate::schedules::read::check_new_name(name).map_err(|error| error.message)
+}
+
 impl Schedule {
     pub(super) fn check(&self, check: &mut Check<'_>) {
         let said = Said {

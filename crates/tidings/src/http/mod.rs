@@ -38,7 +38,7 @@ pub use metrics::{CommitMetrics, Metrics};
 pub use params::{End, Params, not_text};
 pub use problem::Problem;
 pub use route::{Access, BodyRule, OneOrMany, Param, Route};
-pub use server::{Server, raise_file_limit};
+pub use server::{Server, connections_within_file_limit, raise_file_limit};
 pub use throttle::{FailedLogins, Rates};
 
 use std::sync::Arc;

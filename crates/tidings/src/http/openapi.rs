@@ -145,8 +145,8 @@ fn parameters(route: &Route) -> Value {
             "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "maxLength": 256 },
             "description": "The same key and body within 24 h replay the first answer; another body is refused with 422. \
                 After a refusal (4xx) the key is free. If the server dies before its answer is kept, the request sent \
-                again makes and sends nothing twice; what can be done only once (a dead letter of the bus, a lock, a \
-                purge) may then be said to be gone (404, 409, 410), and a channel's test is sent again."
+                again makes and sends nothing twice; what can be done only once (an alert's mail, a dead letter of \
+                the bus, a lock) may then be said to be under way or gone (404, 409, 410), and a channel's test is sent again."
         }));
     }
     Value::Array(all)

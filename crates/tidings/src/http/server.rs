@@ -14,6 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidings_core::ids::IdSource;
 use tidings_core::time::Clock;
 use tokio::io::AsyncWriteExt;
@@ -31,6 +32,8 @@ use crate::workers::turned_true;
 pub const HEAD_BYTES: usize = 64 * 1024;
 /// How long answers that are under way may take once the server stops.
 const DRAIN: Duration = Duration::from_secs(8);
+/// Files that are no connections to us: the store's, and connections to others.
+const OTHER_FILES: usize = 256;
 
 pub struct Server {
     pub listener: TcpListener,
@@ -178,7 +181,21 @@ async fn turn_away(mut stream: TcpStream, correlation_id: String) {
 
 /// Allows as many open files as the system lets us: a connection is one.
 pub fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+/// How many connections can be open on a listener of several, if `wanted` are: the store and what goes out need files, too.
+pub fn connections_within_file_limit(wanted: usize, listeners: usize) -> usize {
+    let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+    let Some(files) = files else { return wanted };
+    let possible = (files.saturating_sub(OTHER_FILES) / listeners.max(1)).max(1);
+    if possible < wanted {
+        tracing::warn!(
+            possible,
+            wanted,
+            "the system allows fewer open files than `limits.connections` needs (ulimit -n)"
+        );
+    }
+    wanted.min(possible)
 }

@@ -300,8 +300,9 @@ fn read_marks(caller: &Caller, body: &Value) -> Result<(Vec<Mark>, Vec<Named>), 
 }
 
 fn action(fields: &Map<String, Value>, default: Option<&Value>) -> Option<Status> {
-    match fields.get("action").or(default) {
-        None => Some(Status::Read),
+    // `null` is as good as nothing.
+    match fields.get("action").filter(|action| !action.is_null()).or(default) {
+        None | Some(Value::Null) => Some(Status::Read),
         Some(Value::String(action)) => match action.as_str() {
             "read" => Some(Status::Read),
             "unread" => Some(Status::Unread),

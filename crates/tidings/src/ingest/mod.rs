@@ -16,7 +16,7 @@ use tidings_store::{Error, FailedCondition, Item, Store, Write, limits};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-pub use read::{Bad, Draft, Limits, Received, read_events};
+pub use read::{Bad, Draft, Limits, Received, foreign, read_events};
 
 use crate::bus::line::LineError;
 use crate::bus::{Bus, BusError, Prepared, Sent};
@@ -179,6 +179,28 @@ impl Ingest {
         }
     }
 
+    /// An event as it is stored and the rules that it matches, or why it cannot be taken.
+    fn judge(&self, envelope: &Envelope) -> Result<(String, Vec<Arc<Rule>>), Receipt> {
+        let errors = event::check(envelope);
+        if !errors.is_empty() {
+            return Err(refused(envelope, errors, false));
+        }
+        let json = envelope.to_json();
+        if json.len() > STORED_BYTES {
+            let message = format!("the event has {} bytes, at most {STORED_BYTES} can be stored", json.len());
+            return Err(refused(envelope, vec![FieldError::new("", message)], true));
+        }
+        match self.rules.matching(&json) {
+            Ok(rules) => Ok((json, rules)),
+            Err(error) => {
+                // Each door refuses what cannot be read, so one of them let it pass.
+                tracing::error!(%error, event = envelope.event_id, "an event cannot be matched");
+                let why = format!("cannot be held against the rules: {error}");
+                Err(refused(envelope, vec![FieldError::new("", why)], false))
+            }
+        }
+    }
+
     /// Stores the good events, each in a transaction of its own. An error means that some may not be stored:
     /// sending the same again is safe, for what is stored is a duplicate.
     pub async fn accept(&self, drafts: Vec<Draft>) -> Result<Vec<Receipt>, Error> {
@@ -208,17 +230,13 @@ impl Ingest {
         let mut transactions = Vec::with_capacity(arrivals.len());
         let mut prepared = Vec::with_capacity(arrivals.len());
         for mut arrival in arrivals {
-            let errors = event::check(&arrival.envelope);
-            if !errors.is_empty() {
-                prepared.push(Err(refused(&arrival.envelope, errors, false)));
-                continue;
-            }
-            let json = arrival.envelope.to_json();
-            if json.len() > STORED_BYTES {
-                let message = format!("the event has {} bytes, at most {STORED_BYTES} can be stored", json.len());
-                prepared.push(Err(refused(&arrival.envelope, vec![FieldError::new("", message)], true)));
-                continue;
-            }
+            let (json, rules) = match self.judge(&arrival.envelope) {
+                Ok(judged) => judged,
+                Err(rejected) => {
+                    prepared.push(Err(rejected));
+                    continue;
+                }
+            };
             let forwarded = match self.forward(&arrival.envelope).await? {
                 Ok(forwarded) => forwarded,
                 Err(rejected) => {
@@ -228,7 +246,6 @@ impl Ingest {
             };
             arrival.with.writes.extend(forwarded.writes());
             arrival.with.sent.clone_from(&forwarded.sent);
-            let rules = self.rules.matching(&json);
             let (writes, noted) = self.transaction(&arrival, json, rules, &BTreeSet::new(), now).await?;
             transactions.push(writes);
             prepared.push(Ok((arrival, noted, forwarded)));

@@ -132,7 +132,7 @@ impl Reader<'_> {
         let make_id = || self.ids.uuid(place).to_string();
         let defaults = Defaults { now: self.now, correlation_id: self.correlation_id, event_id: &make_id };
         match read(&defaults) {
-            Ok(mut envelope) => match self.foreign(&envelope).or_else(|| self.reserved(&envelope)) {
+            Ok(mut envelope) => match foreign(&envelope, &self.limits.sources).or_else(|| self.reserved(&envelope)) {
                 None => {
                     if let Some(parent) = trace_beside(self.headers, &envelope.correlation_id) {
                         envelope.join_trace(parent);
@@ -148,14 +148,6 @@ impl Reader<'_> {
             },
             Err(bad) => Draft::Bad(bad),
         }
-    }
-
-    /// What is wrong with an event's source, where only some are taken.
-    fn foreign(&self, envelope: &Envelope) -> Option<FieldError> {
-        let sources = &self.limits.sources;
-        let known =
-            sources.is_empty() || sources.iter().any(|known| Some(known.as_str()) == envelope.source.as_deref());
-        (!known).then(|| FieldError::new("source", format!("must be one of {}", sources.join(", "))))
     }
 
     /// What is wrong with an id by which an event could be stored and not be fetched.
@@ -227,6 +219,12 @@ impl Reader<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// What is wrong with an event's source, where only some are taken (S003-01).
+pub fn foreign(envelope: &Envelope, sources: &[String]) -> Option<FieldError> {
+    let known = sources.is_empty() || sources.iter().any(|known| Some(known.as_str()) == envelope.source.as_deref());
+    (!known).then(|| FieldError::new("source", format!("must be one of {}", sources.join(", "))))
 }
 
 /// A CloudEvent in binary mode, put into its JSON form: attributes from `ce-` headers, data from the body.

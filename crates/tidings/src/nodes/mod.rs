@@ -55,6 +55,8 @@ struct Known {
     gone: bool,
     others: BTreeMap<String, Seen>,
     leases: BTreeMap<String, Lease>,
+    /// Leases that this node has taken or given back since the look under way began: of them it knows more than is read.
+    touched: BTreeSet<String>,
     /// What of [`work`] this node would do, and what it does, with its epochs.
     offered: BTreeSet<String>,
     working: BTreeMap<String, u64>,
@@ -110,10 +112,11 @@ impl Nodes {
         let _turn = self.turn.lock().await;
         let began = self.clock.monotonic();
         let beat = {
-            let known = self.known();
+            let mut known = self.known();
             if known.gone {
                 return Ok(());
             }
+            known.touched.clear();
             known.beat + 1
         };
         let item = table().key_item(&record::node_key(&self.me)).with("address", &self.address);
@@ -166,7 +169,14 @@ impl Nodes {
         }
         known.others = others;
         let named = leases.iter().filter_map(|item| Some((item.str("name")?.to_owned(), Lease::read(item))));
-        known.leases = named.collect();
+        let mut leases: BTreeMap<_, _> = named.collect();
+        for name in std::mem::take(&mut known.touched) {
+            match known.leases.get(&name) {
+                Some(own) => drop(leases.insert(name, own.clone())),
+                None => drop(leases.remove(&name)),
+            }
+        }
+        known.leases = leases;
         forgotten
     }
 
@@ -245,8 +255,17 @@ impl Nodes {
     /// Whether this node should have that lease, as things are.
     #[must_use]
     pub fn wants(&self, lease: &str) -> bool {
-        let alive = self.alive();
-        alive.keys().max_by_key(|id| (weight(id, lease), (*id).clone())).is_some_and(|id| *id == self.me)
+        self.wanted(lease).is_some_and(|(id, _)| id == self.me)
+    }
+
+    /// The address of another node that should have it.
+    #[must_use]
+    pub fn wanted_at(&self, lease: &str) -> Option<String> {
+        self.wanted(lease).filter(|(id, _)| *id != self.me).map(|(_, address)| address)
+    }
+
+    fn wanted(&self, lease: &str) -> Option<(String, String)> {
+        self.alive().into_iter().max_by_key(|(id, _)| (weight(id, lease), id.clone()))
     }
 
     #[must_use]
@@ -290,7 +309,9 @@ impl Nodes {
         match self.store.transact(writes).await {
             Ok(()) => {
                 let lease = Lease { owner: Some(self.me.clone()), epoch };
-                self.known().leases.insert(name.to_owned(), lease);
+                let mut known = self.known();
+                known.leases.insert(name.to_owned(), lease);
+                known.touched.insert(name.to_owned());
                 Ok(Some(epoch))
             }
             Err(Error::Conflict { .. }) => {
@@ -307,15 +328,25 @@ impl Nodes {
     ///
     /// If the store does not answer; then the lease ends with this node's heartbeats.
     pub async fn give_back(&self, name: &str, epoch: u64) -> Result<(), Error> {
-        if let Some(lease) = self.known().leases.get_mut(name)
+        self.forget_owner(name, epoch);
+        let free = Write::update(table(), record::key(name), vec![Change::Remove("owner".into())]);
+        match self.store.transact(vec![free.when(Lease::held(&self.me, epoch))]).await {
+            Ok(()) | Err(Error::Conflict { .. }) => {
+                // A look that began meanwhile may have read it as it was.
+                self.forget_owner(name, epoch);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn forget_owner(&self, name: &str, epoch: u64) {
+        let mut known = self.known();
+        if let Some(lease) = known.leases.get_mut(name)
             && lease.epoch == epoch
         {
             lease.owner = None;
-        }
-        let free = Write::update(table(), record::key(name), vec![Change::Remove("owner".into())]);
-        match self.store.transact(vec![free.when(Lease::held(&self.me, epoch))]).await {
-            Ok(()) | Err(Error::Conflict { .. }) => Ok(()),
-            Err(error) => Err(error),
+            known.touched.insert(name.to_owned());
         }
     }
 
@@ -325,7 +356,11 @@ impl Nodes {
     ///
     /// If the store does not answer.
     pub async fn drop_lease(&self, name: &str) -> Result<(), Error> {
-        self.known().leases.remove(name);
+        {
+            let mut known = self.known();
+            known.leases.remove(name);
+            known.touched.insert(name.to_owned());
+        }
         self.store.transact(vec![Write::delete(table(), record::key(name))]).await
     }
 

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tidings_core::pattern::{RuleSet, Scratch};
+use tidings_core::pattern::{EventError, RuleSet, Scratch};
 
 use super::rule::Rule;
 use crate::origin::Origin;
@@ -69,20 +69,16 @@ thread_local! {
 }
 
 impl Book {
-    /// The rules that an event matches, in the order of their names.
-    #[must_use]
-    pub fn matching(&self, event: &str) -> Vec<Arc<Rule>> {
+    /// The rules that an event matches, in the order of their names. What cannot be read must not pass for an event
+    /// without rules.
+    pub fn matching(&self, event: &str) -> Result<Vec<Arc<Rule>>, EventError> {
         if self.enabled.load(Ordering::Acquire) == 0 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let pages = self.read();
-        SCRATCH.with_borrow_mut(|scratch| match pages.set.matches(event, scratch) {
-            Ok(names) => names.into_iter().filter_map(|name| pages.rules.get(name).cloned()).collect(),
-            Err(error) => {
-                // An accepted event is JSON; this is a bug to be seen, not a reason to lose the event.
-                tracing::error!(%error, "an event cannot be matched");
-                Vec::new()
-            }
+        SCRATCH.with_borrow_mut(|scratch| {
+            let names = pages.set.matches(event, scratch)?;
+            Ok(names.into_iter().filter_map(|name| pages.rules.get(name).cloned()).collect())
         })
     }
 

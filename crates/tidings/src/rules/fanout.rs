@@ -144,7 +144,8 @@ impl Fanout {
     /// again for them; a rule that was done already finds its work there and does nothing.
     fn more(&self, job: &Job) -> Vec<String> {
         let Some(after) = &job.more_after else { return Vec::new() };
-        let rules = self.book.matching(&job.json);
+        // It was matched when it came.
+        let rules = self.book.matching(&job.json).unwrap_or_default();
         let exclusions = Exclusions::among(&rules, &Fields::of(&job.json));
         let telling = rules.iter().filter(|rule| rule.exclusion.is_none() && exclusions.covers(&rule.name).is_none());
         telling.map(|rule| rule.name.clone()).filter(|name| name > after).collect()

@@ -287,7 +287,8 @@ enum Subject {
 }
 
 fn subject(fields: &Map<String, Value>, services: &Services) -> Result<Subject, FieldError> {
-    match (fields.get("event"), fields.get("last")) {
+    let given = |name: &str| fields.get(name).filter(|value| !value.is_null());
+    match (given("event"), given("last")) {
         (Some(event), None) => {
             let defaults =
                 Defaults { now: services.clock.now(), correlation_id: "test", event_id: &|| "test".to_owned() };

@@ -40,7 +40,7 @@ fn whole(
         reader.wrong("name", why);
     } else if RESERVED.contains(&name) {
         reader.wrong_by_now("name", format!("must not be `{name}`"));
-    } else if fields.get("name").is_some_and(|given| given.as_str() != Some(name)) {
+    } else if fields.get("name").is_some_and(|given| !given.is_null() && given.as_str() != Some(name)) {
         reader.wrong("name", "must be the name in the path, or be left out");
     }
     let pattern_json = fields.get("pattern").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -235,6 +235,14 @@ impl Reader<'_> {
             self.wrong(at, "must be an object");
             return None;
         };
+        // Clients that know every field write `null` for those that they leave out.
+        let given =
+            fields.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), value.clone()));
+        let fields: Map<String, Value> = given.collect();
+        self.target_of(at, &fields)
+    }
+
+    fn target_of(&mut self, at: &str, fields: &Map<String, Value>) -> Option<Target> {
         let channel = fields.get("channel").and_then(Value::as_str).unwrap_or_default();
         let known: &[&str] = match channel {
             "inbox" => &["users", "map"],

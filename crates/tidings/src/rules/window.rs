@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use serde_json::Value;
-use tidings_core::time::Timestamp;
+use tidings_core::time::{self, Timestamp};
 use tidings_store::{Item, KeyKind, Table, Write};
 use uuid::Uuid;
 
@@ -107,5 +107,5 @@ impl<'a> Windows<'a> {
 }
 
 fn expiry(now: Timestamp, seconds: u64) -> i64 {
-    now.as_second().saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX))
+    time::second_after(now, seconds)
 }

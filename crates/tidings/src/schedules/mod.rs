@@ -7,7 +7,7 @@
 mod compose;
 pub mod due;
 pub mod http;
-mod read;
+pub(crate) mod read;
 mod record;
 pub mod sample;
 pub mod timing;

@@ -146,7 +146,7 @@ async fn look(
         @if seen.is_empty() { (parts::empty("No messages", html! { "Nothing is here at this moment." })) }
         @for message in &seen { (card(visitor, path, message)) }
         @if let Some(next) = next {
-            nav.pager aria-label="Pages" { a href=(address("/ui/bus/peek", &[("path", &text), ("state", state), ("from", &next)])) rel="next" { "More →" } }
+            nav.pager aria-label="More of this list" { a href=(address("/ui/bus/peek", &[("path", &text), ("state", state), ("from", &next)])) rel="next" { "More →" } }
         }
         @if visitor.operates() && !seen.is_empty() {
             @if path.dead { (for_many(visitor, &text)) }

@@ -273,7 +273,7 @@ pub fn empty(what: &str, hint: Markup) -> Markup {
 pub fn pager(path: &str, params: &[(&str, &str)], cursor: Option<&str>, next: Option<String>) -> Markup {
     html! {
         @if cursor.is_some() || next.is_some() {
-            nav.pager aria-label="Pages" {
+            nav.pager aria-label="More of this list" {
                 @if cursor.is_some() { a href=(address(path, params)) rel="first" { "← Newest" } }
                 @if let Some(next) = next {
                     a href=(address(path, &[params, &[("cursor", next.as_str())]].concat())) rel="next" { "Older →" }

@@ -58,7 +58,7 @@ async fn list(State(services): State<Services>, visitor: Visitor, params: Params
                 } }
             }
             @if let Some(last) = rules.iter().take(PAGE).next_back().filter(|_| more) {
-                nav.pager aria-label="Pages" { a href=(parts::address("/ui/rules", &[("after", &last.name)])) { "More →" } }
+                nav.pager aria-label="More of this list" { a href=(parts::address("/ui/rules", &[("after", &last.name)])) { "More →" } }
             }
         }
     };

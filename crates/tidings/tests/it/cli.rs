@@ -208,6 +208,32 @@ fn send_takes_an_object_an_array_and_ndjson() {
     assert!(sent.stderr.contains("1200 sent, 0 refused"), "{}", sent.stderr);
 }
 
+// The server's limits are settings: what is too much for it at once is sent in parts, in order.
+#[test]
+fn send_takes_what_the_server_takes() {
+    for (section, count, bytes) in
+        [("batch_events = 100", 700, 10), ("body_bytes = 262144", 700, 1000), ("batch_events = 1", 9, 10)]
+    {
+        let directory = tempdir().unwrap();
+        let at = directory.path();
+        write(at, "small.toml", &format!("[limits]\n{section}\n"));
+        let _server = Served::start_with(at, &["--config", "small.toml"]);
+        let pad = "x".repeat(bytes);
+        let event = |n: usize| format!("{{\"eventId\":\"m{n}\",\"eventType\":\"a\",\"data\":{{\"x\":\"{pad}\"}}}}");
+        let lines: String = (0..count).map(|n| event(n) + "\n").collect();
+        let sent = run_with_input(at, &["send", "-"], &lines).expect(0);
+        assert!(sent.stderr.contains(&format!("{count} sent, 0 refused")), "{section}: {}", sent.stderr);
+        assert_eq!(ids(&sent), (0..count).map(|n| format!("m{n}")).collect::<Vec<_>>(), "{section}");
+        // One that is too large alone is refused alone, whoever is beside it.
+        let large = format!("{{\"eventId\":\"l\",\"eventType\":\"{}\"}}", "x".repeat(270_000));
+        let lines = [event(count), large, event(count + 1)].join("\n");
+        let sent = run_with_input(at, &["send", "-"], &lines).expect(1);
+        assert_eq!(ids(&sent), [format!("m{count}"), format!("m{}", count + 1)], "{section}");
+        assert!(sent.stderr.contains("2 sent, 1 refused"), "{section}: {}", sent.stderr);
+        assert!(sent.stderr.contains("line 2: refused"), "{section}: {}", sent.stderr);
+    }
+}
+
 #[test]
 fn send_is_exit_code_1_if_any_event_was_refused() {
     let (directory, _server) = served();

@@ -160,3 +160,43 @@ async fn binary_mode_refuses_what_is_wrong() {
     assert_eq!(binary(&client, &[json, ("ce-data", "x")], b"{}").await.bad_fields(), ["ce-data"]);
     assert!(client.stored().await.is_empty());
 }
+
+// SX-02: data stands deeper in the envelope than in the request, and 64 levels are counted in the envelope.
+#[tokio::test]
+async fn the_depth_of_the_envelope_counts_whatever_the_mode() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let rule =
+        json!({ "pattern": { "eventType": ["order.made"] }, "targets": [{ "channel": "inbox", "users": ["a"] }] });
+    client.put("/rules/r", &rule).await.expect(201);
+    let nested = |open: &str, levels: usize, close: &str| format!("{}1{}", open.repeat(levels), close.repeat(levels));
+    for (open, close, most) in [(r#"{"a":"#, "}", 63), ("[", "]", 62)] {
+        for levels in [most - 1, most, most + 1, most + 2] {
+            let (data, good) = (nested(open, levels, close), levels <= most);
+            for mode in ["binary", "structured", "batch"] {
+                // One level of a batch is the batch.
+                let good = good && (mode != "batch" || levels < 63);
+                let id = format!("{mode}-{levels}-{}", close.len() + usize::from(open == "["));
+                let event =
+                    format!(r#"{{"specversion":"1.0","id":"{id}","source":"/s","type":"order.made","data":{data}}}"#);
+                let answer = match mode {
+                    "structured" => client.post_as("/events", STRUCTURED, event).await,
+                    "batch" => client.post_as("/events", BATCH, format!("[{event}]")).await,
+                    _ => {
+                        let headers = [&BINARY[..1], &BINARY[2..], &[("ce-id", id.as_str())]].concat();
+                        let headers = [headers, vec![("content-type", "application/json")]].concat();
+                        client.post_with("/events", &headers, data.clone()).await
+                    }
+                };
+                if good {
+                    answer.expect(202);
+                    let rules = stored(&client, &id).await["outcome"]["rules"].clone();
+                    assert_eq!(rules[0]["name"], "r", "{id}");
+                } else {
+                    answer.problem(400);
+                    client.get(&format!("/events/{id}")).await.problem(404);
+                }
+            }
+        }
+    }
+}

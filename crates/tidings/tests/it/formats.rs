@@ -109,3 +109,25 @@ async fn a_data_directory_of_format_1_is_opened_and_goes_on() {
 async fn a_backup_of_format_1_is_restored_and_goes_on() {
     goes_on(over(restored).await).await;
 }
+
+// A process that died while it made the keyspace that format 1 does not have: it is made again.
+#[tokio::test]
+async fn an_update_that_was_broken_off_is_carried_on() {
+    for begun in [&["tables"][..], &["tables", "v0"], &[]] {
+        let server = over(|data| {
+            unpacked(data);
+            std::fs::write(data.join("FORMAT"), "2\n").unwrap();
+            let keyspace = data.join("store/keyspaces/3");
+            assert!(!keyspace.exists(), "format 1 has two");
+            std::fs::create_dir(&keyspace).unwrap();
+            for name in begun {
+                match *name {
+                    "tables" => std::fs::create_dir(keyspace.join(name)).unwrap(),
+                    name => std::fs::write(keyspace.join(name), "half").unwrap(),
+                }
+            }
+        })
+        .await;
+        holds_everything(&server).await;
+    }
+}

@@ -2,17 +2,23 @@
 //! answered as the first time, and another one under its key is not done.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_trait::async_trait;
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidings::config::Config;
 use tidings::http::Access;
+use tidings_store::memory::Memory;
+use tidings_store::{Error, Health, Item, Key, Page, Query, Store, Table, Write};
 
 use crate::alerts::audit_event;
-use crate::channels::http_server::Server;
+use crate::channels::http_server::{Reply, Server};
 use crate::messages::{deliver, id_of, make, published, quiet};
 use crate::support::process::Served;
 use crate::support::raw::{self, Raw};
-use crate::support::{Answer, Client, TestServer};
+use crate::support::{Answer, Client, TestServer, server};
 
 const FORM: &str = "multipart/form-data; boundary=limit";
 const USER: &str = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
@@ -251,25 +257,112 @@ async fn of_events(server: &TestServer, client: &Client) -> Vec<Case> {
     ]
 }
 
-#[tokio::test]
-async fn every_post_obeys_its_idempotency_key() {
-    let sink = Server::start(|asked| match asked.body.windows(5).any(|part| part == b"wrong") {
-        true => crate::channels::http_server::Reply::status(400),
+/// A server of pushes that refuses texts with "wrong" in them.
+async fn sink() -> Server {
+    Server::start(|asked| match asked.body.windows(5).any(|part| part == b"wrong") {
+        true => Reply::status(400),
         false => published("n"),
     })
-    .await;
-    let url = sink.url("");
-    let server = TestServer::start_with(|config| {
-        quiet(config, &url);
-        config.process_alerts.recipients = vec!["ops@contoso.example".to_owned()];
-    })
-    .await;
+    .await
+}
+
+fn settings(config: &mut Config, sink: &str) {
+    quiet(config, sink);
+    config.process_alerts.recipients = vec!["ops@contoso.example".to_owned()];
+}
+
+async fn all_cases(server: &TestServer, client: &Client) -> Vec<Case> {
+    let mut cases = of_events(server, client).await;
+    cases.extend(of_messages(server, client).await);
+    cases.extend(of_business(client).await);
+    cases.extend(of_tickets(client).await);
+    cases.extend(of_bus(client).await);
+    cases
+}
+
+/// A store that does not keep answers while it is told not to: the program dies when its work is done.
+struct Forgetful {
+    inner: Memory,
+    forgets: AtomicBool,
+}
+
+#[async_trait]
+impl Store for Forgetful {
+    async fn get(&self, table: &Table, key: &Key) -> Result<Option<Item>, Error> {
+        self.inner.get(table, key).await
+    }
+
+    async fn query(&self, table: &Table, query: &Query) -> Result<Page, Error> {
+        self.inner.query(table, query).await
+    }
+
+    async fn transact(&self, writes: Vec<Write>) -> Result<(), Error> {
+        let is_answer = |write: &Write| match write {
+            Write::Put { table, item, .. } => table.name() == "tidings-idempotency" && item.get("status").is_some(),
+            _ => false,
+        };
+        if self.forgets.load(Ordering::Relaxed) && writes.iter().any(is_answer) {
+            return Err(Error::Throttled("it is gone".to_owned()));
+        }
+        self.inner.transact(writes).await
+    }
+
+    async fn transact_each(&self, transactions: Vec<Vec<Write>>) -> Vec<Result<(), Error>> {
+        tidings_store::transact_one_by_one(self, transactions).await
+    }
+
+    fn health(&self) -> Health {
+        self.inner.health()
+    }
+}
+
+// SX-09: after a crash between the effect and the keeping of its answer. What the OpenAPI description says of it is so:
+// nearly every request finds its own work done; what can be done only once may be said to be gone.
+#[tokio::test]
+async fn a_request_whose_answer_was_not_kept_is_answered_when_it_comes_again() {
+    let clock = server::clock();
+    let store = Arc::new(Forgetful { inner: Memory::new(clock.clone()), forgets: AtomicBool::new(false) });
+    let sink = sink().await;
+    let server = TestServer::over_with(store.clone(), clock, |config| settings(config, &sink.url(""))).await;
     let client = server.client();
-    let mut cases = of_events(&server, &client).await;
-    cases.extend(of_messages(&server, &client).await);
-    cases.extend(of_business(&client).await);
-    cases.extend(of_tickets(&client).await);
-    cases.extend(of_bus(&client).await);
+    let mut gone = Vec::new();
+    for case in &all_cases(&server, &client).await {
+        store.forgets.store(true, Ordering::Relaxed);
+        let lost = post(&client, case, "k", &case.body).await;
+        assert_eq!(lost.status, 503, "{}: {}", case.route, lost.text());
+        store.forgets.store(false, Ordering::Relaxed);
+        let again = post(&client, case, "k", &case.body).await;
+        match again.status {
+            200..300 => assert_eq!(again.header("idempotent-replay"), "", "{}", case.route),
+            _ => gone.push((case.route, again.status)),
+        }
+        // Another body is still another request.
+        if case.route != "/notification-map/import" {
+            let other = post(&client, case, "k", &case.other).await.status;
+            assert_eq!(other, 422, "{}", case.route);
+        }
+    }
+    assert_eq!(gone, GONE);
+    // Of what is made, one each, beside what was there.
+    let count =
+        async |path: &str, list: &str| client.get(path).await.expect(200).json()[list].as_array().unwrap().len();
+    assert_eq!(count("/tickets?caller=u1", "tickets").await, 2);
+    assert_eq!(count("/tokens", "items").await, 2);
+    assert_eq!(count("/events?type=ticket.commented", "items").await, 1);
+    assert_eq!(count("/events?type=transfer.requested", "items").await, 4);
+    assert_eq!(count("/events?type=a", "items").await, 1);
+}
+
+/// Its mail is on its way already.
+const GONE: [(&str, u16); 1] = [("/alerts/{PartitionKey}/{SortKey}/resend", 409)];
+
+#[tokio::test]
+async fn every_post_obeys_its_idempotency_key() {
+    let sink = sink().await;
+    let url = sink.url("");
+    let server = TestServer::start_with(|config| settings(config, &url)).await;
+    let client = server.client();
+    let cases = all_cases(&server, &client).await;
     for case in &cases {
         obeys(&client, case).await;
     }

@@ -9,16 +9,11 @@ use tidings_core::envelope::FieldError;
 use tidings_core::time::Timestamp;
 
 use crate::bus::Message;
+use crate::bus::message::{ADDRESS_CHARS, NAME_CHARS, PROPERTIES, TEXT_CHARS};
 use crate::bus::state::Held;
 
 /// The header that holds what the broker knows.
 pub const HEADER: &str = "brokerproperties";
-/// Characters of a text that is a property of the broker.
-const TEXT_CHARS: usize = 128;
-const ADDRESS_CHARS: usize = 1024;
-/// Custom properties of one message, and characters of a name.
-const PROPERTIES: usize = 256;
-const NAME_CHARS: usize = 128;
 
 /// Reads the properties of the broker into a message; names every one that is wrong.
 pub fn read(fields: &Map<String, Value>, message: &mut Message, at: &str, errors: &mut Vec<FieldError>) {

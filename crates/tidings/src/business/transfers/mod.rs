@@ -203,7 +203,7 @@ impl Transfers {
         if waiting == 0 {
             let name = format!("transfer expiry\n{id}\n{}", command.event_id);
             let again = expiry(transfer, at, Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()));
-            self.bus.send(queue, vec![again]).await.map_err(failed)?;
+            self.bus.send_own(queue, vec![again]).await.map_err(failed)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The lists: rules, queues, topics, schedules, monitors, message types, sources.
 
-use super::{check, good};
+use super::{bad, check, good};
 
 #[test]
 fn patterns_are_tables_or_json() {
@@ -113,7 +113,7 @@ push = { url = "x" }
 name = "s"
 "#,
         &[
-            "tidings.toml:4: `queues[1].name` may have letters, digits, `_`, `-` and `.` only, not \"a/b\"",
+            "tidings.toml:4: `queues[1].name` must be 1 to 260 letters, digits, `_`, `-` or `.`, and not dots alone",
             "tidings.toml:5: `queues[1].maxDeliveryCount` must be from 1 to 2000, not 0",
             "tidings.toml:6: `queues[1].retry.maxSeconds` must not be less than `baseSeconds` (10)",
             "tidings.toml:6: `queues[1].retry.factor` must be from 1 to 100, not 0.5",
@@ -123,7 +123,7 @@ name = "s"
              and `key`",
             "tidings.toml:12: `topics[0].subscriptions[0].rules[1]` needs exactly one of `sql`, `correlation`, `pattern` \
              and `key`",
-            "tidings.toml:12: `topics[0].subscriptions[0].rules[1].name` is \"r\", which another one has already",
+            "tidings.toml:12: `topics[0].subscriptions[0].rules[1].name` is the name of another rule, too",
             "tidings.toml:13: `topics[0].subscriptions[0].push.url` must be a URL that begins with http:// or https://",
             "tidings.toml:15: `topics[0].subscriptions[1].name` is \"s\", which another one has already",
         ],
@@ -274,4 +274,139 @@ access_key_id = "AKIA"
             "tidings.toml:14: `email.access_key_id` needs `email.secret_access_key` beside it",
         ],
     );
+}
+
+/// What is wrong with one queue, subscription and schedule of this name.
+fn names(name: &str) -> Vec<String> {
+    // A string of JSON is one of TOML.
+    let name = serde_json::Value::from(name);
+    let text = format!(
+        "[[queues]]\nname = {name}\n[[topics]]\nname = \"t\"\nsubscriptions = [{{ name = {name} }}]\n\
+         [[schedules]]\nname = {name}\nevery = \"1h\"\nmessage_type = \"reminder\"\npayload = {{ text = \"x\" }}\n"
+    );
+    match crate::config::Config::parse(&text, super::variables(&[])) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.iter().map(|problem| problem.key.clone()).collect(),
+    }
+}
+
+// What the API refuses, the file does not bring in, and what it takes, the file does, too.
+#[test]
+fn names_are_judged_as_the_api_judges_them() {
+    const QUEUE: &str = "queues[0].name";
+    const SUBSCRIPTION: &str = "topics[0].subscriptions[0].name";
+    const SCHEDULE: &str = "schedules[0].name";
+    for (name, wrong) in [
+        ("a".repeat(49), &[][..]),
+        ("a".repeat(50), &[]),
+        ("a".repeat(51), &[SUBSCRIPTION]),
+        ("a".repeat(128), &[SUBSCRIPTION]),
+        ("a".repeat(129), &[SUBSCRIPTION, SCHEDULE]),
+        ("a".repeat(260), &[SUBSCRIPTION, SCHEDULE]),
+        ("a".repeat(261), &[QUEUE, SUBSCRIPTION, SCHEDULE]),
+        (".".to_owned(), &[QUEUE, SUBSCRIPTION, SCHEDULE]),
+        ("..".to_owned(), &[QUEUE, SUBSCRIPTION, SCHEDULE]),
+        ("...".to_owned(), &[QUEUE, SUBSCRIPTION]),
+        ("a/b".to_owned(), &[QUEUE, SUBSCRIPTION, SCHEDULE]),
+        ("a?b".to_owned(), &[QUEUE, SUBSCRIPTION, SCHEDULE]),
+        ("new".to_owned(), &[SCHEDULE]),
+        // Characters, not bytes.
+        ("\u{1F600}".repeat(128), &[QUEUE, SUBSCRIPTION]),
+        ("\u{1F600}".repeat(129), &[QUEUE, SUBSCRIPTION, SCHEDULE]),
+        (" a".to_owned(), &[QUEUE, SUBSCRIPTION]),
+    ] {
+        assert_eq!(names(&name), wrong, "{name}");
+    }
+    let rule = |name: &str, caller: &str| {
+        format!(
+            "[[rules]]\nname = \"{name}\"\npattern = {{ a = [1] }}\ntargets = [{{ channel = \"ticket\", caller = \"{caller}\" }}]"
+        )
+    };
+    for (chars, fits) in [(127, true), (128, true), (129, false)] {
+        let text = rule(&"\u{1F600}".repeat(chars), "me");
+        assert_eq!(crate::config::Config::parse(&text, super::variables(&[])).is_ok(), fits, "{chars}");
+    }
+    good(&rule("r", &"\u{1F600}".repeat(128)));
+}
+
+#[test]
+fn rules_and_pushes_of_a_subscription_are_judged_as_the_api_judges_them() {
+    let with = |more: &str| {
+        let text = format!("[[topics]]\nname = \"t\"\n[[topics.subscriptions]]\nname = \"s\"\n{more}");
+        match crate::config::Config::parse(&text, super::variables(&[])) {
+            Ok(_) => Vec::new(),
+            Err(problems) => problems
+                .iter()
+                .map(|problem| {
+                    format!("{} {}", problem.line.unwrap_or(0), problem.key.replace("topics[0].subscriptions[0]", ""))
+                })
+                .collect(),
+        }
+    };
+    let rule = |name: &str| format!("{{ name = \"{name}\", sql = \"1=1\" }}");
+    for (name, good) in [
+        ("a".repeat(49), true),
+        ("a".repeat(50), true),
+        ("a".repeat(51), false),
+        ("é".to_owned(), false),
+        ("$Default".to_owned(), true),
+    ] {
+        let wrong = if good { vec![] } else { vec!["5 .rules[0].name".to_owned()] };
+        assert_eq!(with(&format!("rules = [{}]", rule(&name))), wrong, "{name}");
+    }
+    for (count, good) in [(99, true), (100, true), (101, false)] {
+        let rules: Vec<_> = (0..count).map(|n| rule(&format!("r{n}"))).collect();
+        let wrong = if good { vec![] } else { vec!["5 .rules".to_owned()] };
+        assert_eq!(with(&format!("rules = [{}]", rules.join(", "))), wrong, "{count}");
+    }
+    for (chars, good) in [(2047, true), (2048, true), (2049, false)] {
+        let url = format!("https://a.example/{}", "x".repeat(chars - 18));
+        let wrong = if good { vec![] } else { vec!["5 .push.url".to_owned()] };
+        assert_eq!(with(&format!("push = {{ url = \"{url}\" }}")), wrong, "{chars}");
+    }
+    // As a whole: an item of the store has room for it, and the line is named.
+    let large = |bytes: usize| {
+        let rule = |n: usize| format!("{{ name = \"r{n}\", pattern = {{ a = [\"{}\"] }} }}", "x".repeat(bytes));
+        with(&format!("rules = [{}]", (0..100).map(rule).collect::<Vec<_>>().join(", ")))
+    };
+    assert_eq!(large(3_000), [""; 0]);
+    assert_eq!(large(3_100), ["3 "]);
+}
+
+// Those that come with Tidings have their place whatever the file has.
+#[test]
+fn queues_topics_and_schedules_are_counted() {
+    let parse = |text: &str| crate::config::Config::parse(text, super::variables(&[]));
+    let queues = |count: usize| (0..count).map(|n| format!("[[queues]]\nname = \"q{n}\"\n")).collect::<String>();
+    for (count, more, fits) in [
+        (995, "", true),
+        (996, "", true),
+        (997, "", false),
+        (996, "[[queues]]\nname = \"ocr-processing-queue\"\n", true),
+        (996, "[[topics]]\nname = \"t\"\n", false),
+    ] {
+        let text = queues(count) + more;
+        assert_eq!(parse(&text).is_ok(), fits, "{count} {more}");
+        if !fits {
+            let problems = bad(&text);
+            let problem = problems.iter().next().unwrap();
+            assert_eq!((problems.len(), problem.key.as_str()), (1, "queues"), "{problems}");
+            assert!(problem.message.contains("4 that come with Tidings"), "{problems}");
+        }
+    }
+    for (topic, most) in [("t", 2000), ("domain-events-topic", 1999)] {
+        for (count, fits) in [(most - 1, true), (most, true), (most + 1, false)] {
+            let subscriptions: Vec<_> = (0..count).map(|n| format!("{{ name = \"s{n}\" }}")).collect();
+            let text = format!("[[topics]]\nname = \"{topic}\"\nsubscriptions = [{}]", subscriptions.join(", "));
+            assert_eq!(parse(&text).is_ok(), fits, "{topic} {count}");
+        }
+    }
+    let schedule = |n: usize| {
+        format!(
+            "[[schedules]]\nname = \"s{n}\"\nevery = \"1h\"\nmessage_type = \"reminder\"\npayload = {{ text = \"x\" }}\n"
+        )
+    };
+    for (count, fits) in [(999, true), (1000, true), (1001, false)] {
+        assert_eq!(parse(&(0..count).map(schedule).collect::<String>()).is_ok(), fits, "{count}");
+    }
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidings_core::time::Timestamp;
-use tidings_store::{Change, Condition, Error, Item, Write};
+use tidings_store::{Change, Condition, Error, Item, Query, Write};
 
 use super::attempt::longest_lease;
 use super::lane::Lane;
 use super::window::Stub;
 use super::{Deliverer, LOOK_AGAIN, LOOK_FORWARD, WINDOW};
 use crate::app::Services;
-use crate::messages::record;
 use crate::messages::transition::Stored;
+use crate::messages::{Status, record};
 
 /// Read of one partition at a time, so that all have their turn.
 const PORTION: usize = 64;
@@ -81,20 +81,20 @@ impl Deliverer {
     /// Ends the leases of processes that are gone. On the embedded store that is every other one.
     async fn take_over(&mut self, now: Timestamp) -> Result<(), Error> {
         let mut gone = BTreeMap::new();
-        let until = now.saturating_add(longest_lease()).unwrap_or(Timestamp::MAX);
+        let was_ahead = self.services.embedded.is_some() && self.clock_was_ahead(now).await?;
+        let until = now.saturating_add(longest_lease()).ok().filter(|_| !was_ahead).unwrap_or(Timestamp::MAX);
         let (store, table) = (&*self.services.store, &self.services.messages.table);
         for lane in self.lanes.iter().chain(self.parked.lanes()) {
             let mut after = None;
             loop {
                 let page = lane.between(store, table, (now, until), after).await?;
                 for item in &page.items {
-                    let Some(owner) = item.str("lease_owner").filter(|owner| *owner != self.desk.owner) else {
-                        continue;
+                    let write = match item.str("lease_owner") {
+                        Some(owner) if owner == self.desk.owner || !self.is_gone(owner, &mut gone).await? => continue,
+                        Some(owner) => self.release(item, owner, now),
+                        None => self.bring_forward(item, now),
                     };
-                    if !self.is_gone(owner, &mut gone).await? {
-                        continue;
-                    }
-                    let Some(write) = self.release(item, owner, now) else { continue };
+                    let Some(write) = write else { continue };
                     match store.transact(vec![write]).await {
                         Ok(()) | Err(Error::Conflict { .. }) => {}
                         Err(error) => return Err(error),
@@ -107,6 +107,35 @@ impl Deliverer {
             }
         }
         Ok(())
+    }
+
+    /// Whether the clock was set back while nobody was here: what waited for its turn then lies ahead now.
+    async fn clock_was_ahead(&self, now: Timestamp) -> Result<bool, Error> {
+        let messages = &self.services.messages;
+        let newest = Query::new(messages.stage()).index("stage-created_date-index").descending().limit(1);
+        let page = self.services.store.query(&messages.table, &newest).await?;
+        let ahead = page.items.first().is_some_and(|item| is_of_the_future(item, now));
+        if ahead {
+            tracing::warn!("the clock was ahead when messages were made; those that wait for nothing else are due now");
+        }
+        Ok(ahead)
+    }
+
+    /// The write that makes a message due of which nobody said that it should wait, if its time has not come only because
+    /// the clock was set back.
+    fn bring_forward(&self, item: &Item, now: Timestamp) -> Option<Write> {
+        let untried = item.str("status") != Some(Status::Processing.as_str());
+        if !untried || item.get("deliver_at").is_some() || !is_of_the_future(item, now) {
+            return None;
+        }
+        let at = tidings_core::time::iso_millis(now);
+        let changes = vec![
+            Change::Set("deliver_at".into(), at.as_str().into()),
+            Change::Set("next_attempt_at".into(), at.into()),
+            Change::Add("revision".into(), 1),
+        ];
+        let write = Write::update(&self.services.messages.table, record::key(item.str("message_id")?), changes);
+        Some(write.when(Condition::Equals("status".into(), item.get("status")?.clone())))
     }
 
     /// Whether whoever has a lease is no more; `known` says it of those who were asked about before.
@@ -193,4 +222,9 @@ impl Deliverer {
         self.upcoming = Some(first);
         Ok(first)
     }
+}
+
+/// Whether a message was made later than now.
+fn is_of_the_future(item: &Item, now: Timestamp) -> bool {
+    item.str("created_date").and_then(|at| at.parse::<Timestamp>().ok()).is_some_and(|made| made > now)
 }

@@ -1,6 +1,7 @@
 //! Making, changing, purging and deleting entities.
 
 use serde_json::json;
+use tidings::config::bus::Queue;
 
 use super::{counts, receive, receive_one, send, settle, with_queue};
 use crate::support::TestServer;
@@ -179,4 +180,22 @@ rules = [{ name = "big", sql = "amount > 1000" }]
     );
     client.put("/bus/jobs", &json!({})).await.problem(409);
     client.delete("/bus/orders").await.problem(409);
+}
+
+// S003-110: however many the file declares, the seed's are there; what is left out are the last of the others.
+#[tokio::test]
+async fn the_seeds_entities_are_there_beside_a_thousand_others() {
+    let server = TestServer::start_with(|config| {
+        let queue = |n: usize| Queue { name: format!("q{n:04}"), ..Queue::default() };
+        config.queues = (0..1000).map(queue).collect();
+    })
+    .await;
+    let client = server.client();
+    for name in ["ocr-processing-queue", "transfer-expiration-queue", "domain-events-topic", "system-events-topic"] {
+        client.get(&format!("/bus/{name}")).await.expect(200);
+    }
+    client.get("/bus/q0995").await.expect(200);
+    client.get("/bus/q0996").await.problem(404);
+    let problem = client.put("/bus/one-more", &json!({})).await.problem(409);
+    assert_eq!(problem["detail"], "there are 1000 queues and topics already, and no more are possible");
 }

@@ -93,3 +93,32 @@ async fn names_and_waits_are_checked() {
     }
     assert_eq!(client.get("/bus/q/peek?state=lost").await.bad_fields(), ["state"]);
 }
+
+// What is stored, and what the audit log notes of it, must fit their items; unknown fields are noted, too.
+#[tokio::test]
+async fn a_definition_has_at_most_300_kib() {
+    const MOST: usize = 307_200;
+    let server = TestServer::start().await;
+    let client = server.client();
+    client.put("/bus/t", &json!({ "kind": "topic" })).await.expect(201);
+    let rules = |bytes: usize| {
+        let of = |name: String, bytes: usize| json!({ "name": name, "pattern": { "a": ["x".repeat(bytes)] } });
+        let mut rules: Vec<_> = (0..99).map(|n| of(format!("r{n}"), 3_000)).collect();
+        rules.push(of("last".to_owned(), bytes));
+        json!({ "rules": rules })
+    };
+    let said = |bytes: usize| format!("has {bytes} bytes in all, at most {MOST} are allowed");
+    let refused = client.put("/bus/t/subscriptions/s", &rules(20_000)).await.problem(400).to_string();
+    let whole: usize = refused.split("has ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(refused.contains(&said(whole)), "{refused}");
+    let to = |bytes: usize| rules(20_000 + bytes - whole);
+    client.get("/bus/t/subscriptions/s").await.problem(404);
+    client.put("/bus/t/subscriptions/s", &to(MOST - 1)).await.expect(201);
+    client.put("/bus/t/subscriptions/s", &to(MOST)).await.expect(200);
+    assert_eq!(client.put("/bus/t/subscriptions/s", &to(MOST + 1)).await.bad_fields(), [""]);
+    for (bytes, good) in [(MOST - 1, true), (MOST, true), (MOST + 1, false)] {
+        let body = json!({ "else": "x".repeat(bytes - r#"{"else":""}"#.len()) });
+        let answer = client.put(&format!("/bus/q{bytes}"), &body).await;
+        assert_eq!(answer.status, if good { 201 } else { 400 }, "{}", answer.text());
+    }
+}

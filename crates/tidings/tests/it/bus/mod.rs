@@ -1,5 +1,6 @@
 //! The bus through HTTP.
 
+mod actions;
 mod batches;
 mod deferred;
 mod desk;

@@ -187,3 +187,56 @@ async fn another_version_is_for_others() {
     let answer = put_on_bus(&client, SYSTEM, &[label, ("eventVersion", "\"1.0\"")], &later).await;
     assert_eq!(answer.bad_fields(), ["data.actionType", "data.targetEntity", "data.targetEntityId"]);
 }
+
+/// So many levels of objects.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |inner, _| json!({ "a": inner }))
+}
+
+// Contract 2 and 7: as deep on the bus as at `POST /events`, whether the envelope is sent or the payload alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_depth_of_an_event_is_the_same_by_every_door() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    for (levels, good) in [(61, true), (62, true), (63, false), (64, false), (126, false), (200, false)] {
+        let data = json!({ "actionType": "a", "targetEntity": "door", "targetEntityId": levels.to_string(),
+            "changeDetails": nested(levels) });
+        let event = json!({ "eventType": "CriticalActionOccurred", "data": data });
+        let label = json!({ "Label": "audit.action.occurred" }).to_string();
+        assert_eq!(client.post("/events", &event).await.status, if good { 202 } else { 400 }, "{levels}");
+        for (headers, body) in [(vec![], &event), (vec![("brokerproperties", label.as_str())], &data)] {
+            let answer = put_on_bus(&client, SYSTEM, &headers, body).await;
+            if good {
+                answer.expect(201);
+            } else {
+                let problem = answer.problem(400);
+                assert!(problem.to_string().contains("nested deeper than 64 levels"), "{levels}: {problem}");
+            }
+        }
+    }
+}
+
+// S003-01, contract 7: the configured sources are those of the bus, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_configured_sources_send_business_events() {
+    let server = TestServer::start_with(|config| config.limits.event_sources = vec!["shop".to_owned()]).await;
+    let client = server.client();
+    let data = json!({ "serviceRequestId": ID, "userId": ID, "newStatus": "closed" });
+    let event = |source: Value| json!({ "eventType": "ServiceRequestStatusChanged", "source": source, "data": data });
+    for source in [json!("other"), json!("Shop"), Value::Null] {
+        let event = event(source);
+        assert_eq!(client.post("/events", &event).await.bad_fields(), ["source"], "{event}");
+        assert_eq!(put_on_bus(&client, DOMAIN, &[], &event).await.bad_fields(), ["source"], "{event}");
+    }
+    let label = ("brokerproperties", r#"{"Label":"servicerequest.status.changed"}"#);
+    assert_eq!(put_on_bus(&client, DOMAIN, &[label], &data).await.bad_fields(), ["source"]);
+    assert_eq!(put_on_bus(&client, DOMAIN, &[label, ("source", "\"other\"")], &data).await.bad_fields(), ["source"]);
+    put_on_bus(&client, DOMAIN, &[], &event(json!("shop"))).await.expect(201);
+    // Where the body is the payload alone, a property says it.
+    put_on_bus(&client, DOMAIN, &[label, ("source", "\"shop\"")], &data).await.expect(201);
+    // Others on the topic are nobody's business, and our own are not foreign.
+    put_on_bus(&client, DOMAIN, &[("source", "\"other\"")], &json!({ "free": 1 })).await.expect(201);
+    let request = client.post("/service-requests", &json!({ "userId": ID, "description": "x" })).await.expect(201);
+    let path = request.header("location").to_owned();
+    client.patch(&path, &json!({ "status": "closed" })).await.expect(200);
+}

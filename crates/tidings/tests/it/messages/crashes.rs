@@ -187,3 +187,36 @@ async fn two_workers_send_each_message_once() {
         assert_eq!((done.delivery.status, done.delivery.attempts.len()), (Status::Completed, 1));
     }
 }
+
+// S002-51: a clock that was ahead when the process died, and is right when the next one starts, holds nothing up but what
+// somebody wanted to wait.
+#[tokio::test]
+async fn what_waits_when_the_clock_was_ahead_is_due_at_the_next_start() {
+    let hanging = Server::start(|_| Reply::Hang).await;
+    let data = tempfile::tempdir().unwrap();
+    let clock = server::clock();
+    let right = clock.now();
+    clock.jump_to(right.checked_add(jiff::Span::new().hours(2)).unwrap());
+    let app = App::open(config(data.path(), &hanging.url("")), surroundings(&clock)).await.unwrap();
+    let on_its_way = store(&app.services, "ntfy", serde_json::json!({ "topic": "ops" })).await;
+    die_in_processing(&app.services, &on_its_way).await;
+    let untried = store(&app.services, "ntfy", serde_json::json!({ "topic": "ops" })).await;
+    let mut later = super::message(&app.services, "ntfy", serde_json::json!({ "topic": "ops" }));
+    later.deliver_at = clock.now().checked_add(jiff::Span::new().hours(1)).unwrap();
+    app.services.messages.create(vec![later.clone()]).await.unwrap();
+    drop(app);
+    clock.jump_to(right);
+    let well = Server::start(|_| published("n")).await;
+    let app = loop {
+        match App::open(config(data.path(), &well.url("")), surroundings(&clock)).await {
+            Ok(app) => break app,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    };
+    Deliverer::new(&app.services, "ntfy").drain().await.unwrap();
+    for (message, status) in
+        [(&on_its_way, Status::Completed), (&untried, Status::Completed), (&later, Status::Created)]
+    {
+        assert_eq!(read(&app.services, message).await.delivery.status, status);
+    }
+}

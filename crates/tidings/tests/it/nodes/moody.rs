@@ -19,6 +19,10 @@ pub enum Mood {
     Away,
     /// Nor can anybody find out.
     LostAndBlind,
+    /// Who takes a line over waits for its counts.
+    Slow,
+    /// Who looks at the nodes hears late how they were.
+    Late,
 }
 
 pub struct Moody {
@@ -64,11 +68,21 @@ impl Moody {
 #[async_trait]
 impl Store for Moody {
     async fn get(&self, table: &Table, key: &Key) -> Result<Option<Item>, Error> {
+        let is_counts = matches!(&key.partition, KeyValue::S(partition) if partition.ends_with("/c"));
+        if is_counts && *self.mood.borrow() == Mood::Slow {
+            self.met.send_modify(|met| *met += 1);
+            self.answers.acquire().await.unwrap().forget();
+        }
         self.inner.get(table, key).await
     }
 
     async fn query(&self, table: &Table, query: &Query) -> Result<Page, Error> {
-        self.inner.query(table, query).await
+        let page = self.inner.query(table, query).await;
+        if table.name() == "tidings-nodes" && *self.mood.borrow() == Mood::Late {
+            self.met.send_modify(|met| *met += 1);
+            self.answers.acquire().await.unwrap().forget();
+        }
+        page
     }
 
     async fn transact(&self, writes: Vec<Write>) -> Result<(), Error> {
@@ -77,7 +91,7 @@ impl Store for Moody {
         if mood == Mood::LostAndBlind && writes.iter().all(|write| matches!(write, Write::Check { .. })) {
             return unreachable();
         }
-        if mood == Mood::Well || !writes.iter().any(|write| self.is_change(write)) {
+        if matches!(mood, Mood::Well | Mood::Slow | Mood::Late) || !writes.iter().any(|write| self.is_change(write)) {
             return self.inner.transact(writes).await;
         }
         if mood != Mood::Away {

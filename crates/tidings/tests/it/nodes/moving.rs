@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidings::bus::definition::{Definition, Kind};
+use tidings::bus::entity::Origin;
 use tidings::bus::settle::Settlement;
+use tidings::bus::{Path, Where};
 use tidings_store::memory::Memory;
 use tokio::time::timeout;
 
+use super::moody::{Mood, Moody};
 use super::pauses::{LEASE, Node, message, settle};
 use crate::support::server;
 
@@ -89,4 +93,78 @@ async fn a_line_moves_as_soon_as_its_last_lock_is_over() {
     back.look().await;
     assert!(back.has_it() && !has.has_it());
     assert_eq!(back.line().receive(5, Duration::ZERO, None).await.unwrap().len(), 1);
+}
+
+/// Two nodes, the second with a moody store; the first has both queues.
+async fn both() -> ([Node; 2], Arc<Moody>) {
+    loop {
+        let store = Arc::new(Memory::new(server::clock()));
+        let moody = Moody::over(store.clone(), "m");
+        let nodes = [Node::over(store).await, Node::over(moody.clone()).await];
+        let queue = |name| (Path::queue(name), Definition::new(Kind::Queue), Origin::File);
+        nodes[0].bus.declare(&[queue("q"), queue("p")]).await.unwrap();
+        settle(&nodes).await;
+        let [q, p] = ["q", "p"].map(|name| nodes[0].bus.line(&Path::queue(name)).unwrap());
+        // Which go where is chance, and which is taken first.
+        if q.is_ours() && p.is_ours() && q.entity < p.entity {
+            return (nodes, moody);
+        }
+    }
+}
+
+// Its place is given out before the line is let go of, or not at all.
+#[tokio::test]
+async fn what_is_sent_in_the_moment_a_line_moves_is_not_passed_over() {
+    let (nodes, moody) = both().await;
+    let [back, has] = &nodes;
+    for _ in 0..3 {
+        has.clock.advance(LEASE / 4);
+        has.look().await;
+    }
+    // The first is taken for dead. The second has one of its queues, and is still at the other when the first is back.
+    has.clock.advance(LEASE / 2);
+    moody.is_now(Mood::Slow);
+    moody.answer();
+    let returns = async {
+        moody.met(2).await;
+        assert!(has.has_it());
+        back.clock.advance(LEASE * 2);
+        back.look().await;
+        let sends = async {
+            has.bus.send("q", vec![message("late".to_owned())]).await.unwrap();
+            moody.answer();
+        };
+        tokio::join!(has.look(), sends);
+    };
+    tokio::join!(has.look(), returns);
+    settle(&nodes).await;
+    assert!(back.has_it() && !has.has_it());
+    back.bus.send("q", vec![message("later".to_owned())]).await.unwrap();
+    back.bus.collect_posts().await.unwrap();
+    let taken = back.line().receive(5, Duration::ZERO, None).await.unwrap();
+    let ids: Vec<&str> = taken.iter().map(|taken| taken.held.message.message.id.as_str()).collect();
+    assert_eq!(ids, ["late", "later"]);
+}
+
+// A look that is under way while a line is taken read how it was before: that is no reason to give the line up.
+#[tokio::test]
+async fn a_line_that_is_taken_during_a_look_stays() {
+    let moody = Moody::over(Arc::new(Memory::new(server::clock())), "m");
+    let node = Node::over(moody.clone()).await;
+    node.bus.release_all().await;
+    assert!(!node.has_it());
+    moody.is_now(Mood::Late);
+    let takes = async {
+        // The nodes, and then their leases.
+        moody.answer();
+        moody.met(2).await;
+        assert_eq!(node.bus.whereabouts(&Path::queue("q")).await.unwrap(), Where::Here);
+        node.bus.send("q", vec![message("a".to_owned())]).await.unwrap();
+        let taken = node.line().receive(1, Duration::ZERO, None).await.unwrap();
+        moody.answer();
+        taken
+    };
+    let taken = tokio::join!(node.look(), takes).1;
+    assert!(node.has_it());
+    node.line().settle_one(taken[0].token, Settlement::Complete).await.unwrap();
 }

@@ -268,7 +268,7 @@ async fn another_node_learns_of_changes() {
     node.sync().await.unwrap();
     assert!(node.book.get("a").is_none());
     assert!(node.book.get("b").is_some_and(|rule| !rule.enabled));
-    assert!(node.book.matching(r#"{"eventType":"a"}"#).is_empty());
+    assert!(node.book.matching(r#"{"eventType":"a"}"#).unwrap().is_empty());
 }
 
 // A typo in a filter would only show when the notice is needed.
@@ -344,4 +344,29 @@ async fn a_rule_of_a_monitor_says_so_and_how_to_change_it() {
             assert!(detail.contains("the monitor `dead-letters`") && detail.contains("[[monitors]]"), "{detail}");
         }
     }
+}
+
+// The schema calls them nullable: a client that knows every field writes `null` for those that it leaves out.
+#[tokio::test]
+async fn null_is_as_good_as_nothing() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let target = json!({
+        "channel": "inbox", "users": ["u"], "map": null, "to": null, "topic": null, "url": null, "secret": null,
+        "entity": null, "caller": null,
+    });
+    let rule =
+        json!({ "name": null, "pattern": { "eventType": ["a"] }, "targets": [target], "title": null, "text": null });
+    client.put("/rules/r", &rule).await.expect(201);
+    let test = json!({ "pattern": { "eventType": ["a"] }, "event": { "eventType": "a" }, "last": null });
+    client.post("/rules/test", &test).await.expect(200);
+    client.send(&json!({ "eventType": "a" })).await;
+    let inbox = client.get("/notifications?user=u").await.expect(200).json();
+    let id = &inbox["items"][0]["notification_identifier"];
+    let mark = json!([{ "user": "u", "notification_identifier": id, "action": null }]);
+    client.post("/notifications", &mark).await.expect(200);
+    assert_eq!(
+        client.get("/notifications?user=u&status=read").await.expect(200).json()["items"].as_array().unwrap().len(),
+        1
+    );
 }

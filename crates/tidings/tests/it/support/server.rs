@@ -67,8 +67,15 @@ impl TestServer {
 
     /// A server over a store that the test holds, too.
     pub async fn over(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
+        Self::over_with(store, clock, |_| {}).await
+    }
+
+    /// The same with a changed configuration.
+    pub async fn over_with(store: Arc<dyn Store>, clock: Arc<ManualClock>, change: impl FnOnce(&mut Config)) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let app = App::open_with(config(data.path()), surroundings(&clock), store).await.unwrap();
+        let mut config = config(data.path());
+        change(&mut config);
+        let app = App::open_with(config, surroundings(&clock), store).await.unwrap();
         Self::run(app, data, clock)
     }
 
