@@ -1,6 +1,6 @@
 // The dashboard in a real browser (Debian's Chromium, driven by playwright-core), with axe-core for accessibility.
-// Needs TIDINGS_URL, TIDINGS_TOKEN, MODULES (where the npm packages are) and PICTURES (where the screenshots go);
-// README_PICTURE is where the README's own picture goes, if a new one is wanted.
+// Needs TIDINGS_URL, TIDINGS_TOKEN and MODULES (where the npm packages are); PICTURES is where screenshots of all pages go,
+// if they are wanted, and README_PICTURE where the README's own picture goes, if a new one is wanted.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -131,7 +131,7 @@ const checks = {
           const bytes = (await answer.body()).length;
           assert.ok(bytes < PAGE_BYTES, `${path}: ${bytes} bytes`);
           await page.getByRole("heading", { level: 1 }).waitFor();
-          await page.screenshot({ path: join(PICTURES, `${name}-${size}-${colorScheme}.png`) });
+          if (PICTURES) await page.screenshot({ path: join(PICTURES, `${name}-${size}-${colorScheme}.png`) });
           const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
           assert.ok(over <= 0, `${path} is ${over} px too wide at ${width}`);
           await accessible(page, `${path} (${size}, ${colorScheme})`);
