@@ -6,6 +6,7 @@
 
 mod absent;
 mod ahead;
+mod aside;
 mod backup;
 mod commit;
 mod group;
@@ -410,6 +411,8 @@ fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspaces),
             apart: keyspace("apart", 32 * MIB)?,
             index: keyspace("index", 16 * MIB)?,
         };
+        // By now the thread that fjall started has its name.
+        aside::step_aside();
         Ok((db, spaces))
     };
     open().map_err(|e: fjall::Error| match e {
