@@ -253,13 +253,20 @@ fn binary_mode(headers: &HeaderMap, media_type: &str, body: &[u8]) -> Result<Str
             let data: &RawValue = json::parse(json::text(body)?)?;
             ("data", data.get().to_owned())
         }
-        Ok(plain) => ("data", serde_json::Value::from(plain).to_string()),
-        Err(_) => ("data_base64", serde_json::Value::from(BASE64_STANDARD.encode(body)).to_string()),
+        Ok(plain) if is_text(media_type) => ("data", serde_json::Value::from(plain).to_string()),
+        // Of one content type one form, whatever its bytes happen to be.
+        _ => ("data_base64", serde_json::Value::from(BASE64_STANDARD.encode(body)).to_string()),
     };
     text.pop();
     let comma = if text.len() > 1 { "," } else { "" };
     text.push_str(&format!("{comma}\"{name}\":{data}}}"));
     Ok(text)
+}
+
+/// Whether a content type says text, of which JSON has been told apart already.
+fn is_text(media_type: &str) -> bool {
+    let known = ["application/xml", "application/yaml", "application/x-www-form-urlencoded"];
+    media_type.starts_with("text/") || media_type.ends_with("+xml") || known.contains(&media_type)
 }
 
 fn percent_decode(text: &str) -> Option<String> {

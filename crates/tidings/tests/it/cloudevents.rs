@@ -125,10 +125,14 @@ async fn binary_mode_takes_attributes_from_headers_and_data_from_the_body() {
 // S003-56
 #[tokio::test]
 async fn binary_mode_keeps_data_that_is_no_json_object() {
-    let cases: [(&str, &'static [u8], Value); 5] = [
+    let cases: [(&str, &'static [u8], Value); 8] = [
         ("application/json", b"[1,2]", json!({ "value": [1, 2] })),
         ("text/plain", b"{not json", json!({ "value": "{not json" })),
         ("application/octet-stream", &[0xff, 0x00, 0x01], json!({ "base64": "/wAB" })),
+        // It is no text although it could be.
+        ("application/octet-stream", b"abc", json!({ "base64": "YWJj" })),
+        ("text/plain", &[0xff, 0x00, 0x01], json!({ "base64": "/wAB" })),
+        ("application/soap+xml", b"<a/>", json!({ "value": "<a/>" })),
         ("application/vnd.shop+json", b"{\"a\":1}", json!({ "a": 1 })),
         ("application/json", b"", json!({})),
     ];
