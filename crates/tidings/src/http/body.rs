@@ -51,6 +51,18 @@ pub async fn read(headers: &HeaderMap, mut body: Body, most: usize, patience: Du
     }
 }
 
+/// Refuses what is packed where a file is taken as it comes.
+pub fn check_unpacked(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_ascii_lowercase()).as_deref() {
+        None | Some(b"identity") => Ok(()),
+        Some(_) => Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-encoding",
+            "an upload is taken as it comes: send it without a Content-Encoding",
+        )),
+    }
+}
+
 /// Reads what is left of a body, within bounds, and keeps nothing of it.
 pub async fn drain(mut body: Body, most: u64, patience: Duration) {
     let rest = async {

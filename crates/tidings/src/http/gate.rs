@@ -184,6 +184,7 @@ impl Gate {
         let limits = &services.limits;
         let content = match self.body_rule {
             BodyRule::Upload | BodyRule::Parts => {
+                body::check_unpacked(&parts.headers)?;
                 let most = services.config.limits.upload_bytes;
                 Content::Coming { body, most, patience: limits.timeout() }
             }

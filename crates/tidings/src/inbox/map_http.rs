@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{Method, StatusCode};
 use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -169,13 +169,8 @@ async fn import_csv(
     State(services): State<Services>,
     caller: Caller,
     correlation: CorrelationId,
-    headers: HeaderMap,
     body: Body,
 ) -> Result<impl IntoResponse, Problem> {
-    if headers.contains_key(header::CONTENT_ENCODING) {
-        let detail = "a file to be imported is sent as it is, without Content-Encoding";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-encoding", detail));
-    }
     let import = Import::new(&services, caller.name(), correlation.0);
     let summary = import::run(import, body, &services).await?;
     if summary.imported == 0 && !summary.errors.is_empty() {

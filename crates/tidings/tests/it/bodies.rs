@@ -168,6 +168,23 @@ async fn other_encodings_and_content_types_are_415() {
     assert!(server.client().stored().await.is_empty());
 }
 
+// A file is taken as it comes; what is wrong is the packing, and not what is in it.
+#[tokio::test]
+async fn an_upload_that_is_packed_is_415() {
+    let server = TestServer::start().await;
+    for encoding in ["gzip", "br"] {
+        let headers = [("content-type", "text/csv"), ("content-encoding", encoding)];
+        let packed = gzip(b"product,support_group,user\np,g,u\n");
+        let problem = server.client().post_with("/notification-map/import", &headers, packed).await.problem(415);
+        assert!(problem["detail"].as_str().unwrap().contains("Content-Encoding"), "{problem}");
+        server.client().post_with("/invoices", &headers, gzip(b"x")).await.problem(415);
+    }
+    assert_eq!(server.client().get("/notification-map").await.expect(200).json()["items"], json!([]));
+    let plain = [("content-type", "text/csv"), ("content-encoding", "identity")];
+    let csv = "product,support_group,user\np,g,u\n";
+    server.client().post_with("/notification-map/import", &plain, csv).await.expect(200);
+}
+
 // The header that curl sends on its own, and none at all.
 #[tokio::test]
 async fn a_forgotten_content_type_does_not_matter() {
