@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::ahead::Ahead;
 use super::group::{Change, Group, Listed};
 use super::plan::{self, Action, Plan, Step};
+use super::seal::Sealer;
 use super::{Keyspaces, Shared, keys};
 use crate::Error;
 use crate::codec;
@@ -45,6 +46,7 @@ pub struct Committer {
     pub requests: mpsc::Receiver<Request>,
     pub listed: Listed,
     pub ahead: Ahead,
+    pub sealer: Sealer,
     /// Where callers live. To wake many of them from inside costs less than to call each from outside.
     pub callers: Option<tokio::runtime::Handle>,
     /// For the negative control of the crash tests only: acknowledge what is not on disk yet.
@@ -112,6 +114,7 @@ impl Committer {
             let written = outcome.is_ok();
             self.tell(answers, outcome);
             if written {
+                self.sealer.look();
                 self.ahead.committed(bytes);
                 self.hold_back();
             }

@@ -1,8 +1,8 @@
 //! The embedded engine: items, items kept apart, and index entries in three fjall keyspaces under one journal.
 //!
 //! `layout` is the data directory, `keys` and `codec` the bytes, `plan` what happens before the committer,
-//! `commit` the one thread that writes, `read` the queries, `sweep` what removes expired items, `backup` the
-//! way out and back in.
+//! `commit` the one thread that writes, `seal` and `aside` what keeps fjall's worker going and out of the way, `read` the
+//! queries, `sweep` what removes expired items, `backup` the way out and back in.
 
 mod absent;
 mod ahead;
@@ -17,6 +17,7 @@ mod lists;
 mod plan;
 mod read;
 mod scratch;
+mod seal;
 mod space;
 mod sweep;
 mod versions;
@@ -207,6 +208,7 @@ impl Embedded {
             broken: Mutex::new(None),
         });
         let (requests, receiver) = mpsc::channel(QUEUE);
+        let (sealer, sealing) = seal::Sealer::start(&spaces)?;
         let committer = Committer {
             db: db.clone(),
             spaces: spaces.clone(),
@@ -214,6 +216,7 @@ impl Embedded {
             requests: receiver,
             listed: group::Listed::default(),
             ahead: ahead::Ahead::of(database),
+            sealer,
             callers: options.callers.clone(),
             acknowledge_before_fsync: options.acknowledge_before_fsync,
         };
@@ -224,7 +227,7 @@ impl Embedded {
             drop(stop);
         })?;
         let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &stopped))?;
-        let mut threads = vec![committer, marker];
+        let mut threads = vec![committer, sealing, marker];
         let mut going_through = Vec::new();
         for (id, absent) in &shared.tables.absent {
             let (stop, stopped) = std::sync::mpsc::channel();
@@ -407,9 +410,9 @@ fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspaces),
             db.keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(memtable))
         };
         let spaces = Keyspaces {
-            items: keyspace("items", 24 * MIB)?,
-            apart: keyspace("apart", 32 * MIB)?,
-            index: keyspace("index", 16 * MIB)?,
+            items: keyspace("items", seal::ITEMS)?,
+            apart: keyspace("apart", seal::APART)?,
+            index: keyspace("index", seal::INDEX)?,
         };
         // By now the thread that fjall started has its name.
         aside::step_aside();

@@ -510,3 +510,20 @@ async fn tables_of_another_configuration_are_known() {
     put(&store, &other, Item::new().with("id", "x")).await;
     assert_eq!(store.unopened().unwrap(), [notes().name().to_owned()]);
 }
+
+// Whoever asks for room while it is being made must not keep whoever makes it from going on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_small_commits_are_never_too_many_for_who_writes_the_tables() {
+    const COMMITS: usize = 250_000;
+    let dir = tempfile::tempdir().unwrap();
+    // Nothing is held up by the disk, so that there are more commits than time to write tables.
+    let options = Options { acknowledge_before_fsync: true, ..options(&dir) };
+    let store = open(&options, &[notes()], &Arc::new(ManualClock::new(start()))).unwrap();
+    let text = "x".repeat(3000);
+    for n in 0..COMMITS {
+        // In no order, so that tables have to be merged.
+        let id = format!("{:08x}", (n as u32).wrapping_mul(2_654_435_761));
+        put(&store, &notes(), Item::new().with("id", id).with("text", text.as_str())).await;
+    }
+    assert_eq!(store.sequence(), COMMITS as u64);
+}
