@@ -189,13 +189,7 @@ impl Embedded {
         let (ids, added) = layout::assign_ids(&record, tables)?;
         let tables = Tables::new(tables, ids);
         record_ids(&db, &spaces.items, &added)?;
-        for (table, ids) in tables.by_name.values() {
-            let is_new_table = added.contains_key(table.name());
-            let is_new = |index: &str| added.contains_key(&format!("{}/{index}", table.name()));
-            if !is_new_table && table.indexes().iter().any(|index| is_new(&index.name)) {
-                build_indexes(&db, &spaces, table, ids)?;
-            }
-        }
+        build_new_indexes(&db, &spaces, &tables, &added)?;
 
         let space =
             space::Space { dir: dir.clone(), reserve_bytes: options.reserve_bytes, room_until: AtomicU64::new(0) };
@@ -456,6 +450,18 @@ fn record_ids(db: &Database, items: &Keyspace, added: &layout::Record) -> Result
         batch.insert(items, [IDS_PREFIX, name.as_bytes()].concat(), id.to_be_bytes().to_vec());
     }
     batch.durability(Some(PersistMode::SyncAll)).commit().map_err(|e| Error::failed("cannot record the tables", e))
+}
+
+/// Makes the entries of all tables that got a new index.
+fn build_new_indexes(db: &Database, spaces: &Keyspaces, tables: &Tables, added: &layout::Record) -> Result<(), Error> {
+    for (table, ids) in tables.by_name.values() {
+        let is_new_table = added.contains_key(table.name());
+        let is_new = |index: &str| added.contains_key(&format!("{}/{index}", table.name()));
+        if !is_new_table && table.indexes().iter().any(|index| is_new(&index.name)) {
+            build_indexes(db, spaces, table, ids)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes the entries of a table that got a new index since it was last open.
