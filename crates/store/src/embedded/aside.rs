@@ -1,21 +1,22 @@
-//! fjall's worker steps aside for threads whom somebody waits for.
+//! Who writes tables steps aside for threads whom somebody waits for.
 //!
-//! It writes and merges tables for a long time on end, and on a machine with few cores whoever wakes beside it waits for
-//! the rest of its turn: some milliseconds, where a commit takes a fraction of one. With a lower priority it still gets
-//! what others leave, and a share when they leave nothing; with a much lower one it would fall behind, and then everybody
-//! waits for it.
+//! fjall's worker and our settler write and merge tables for a long time on end, and on a machine with few cores whoever wakes beside them
+//! waits for the rest of their turn: some milliseconds, where a commit takes a fraction of one. With a lower priority they still
+//! get what others leave, and a share when they leave nothing; with a much lower one they would fall behind, and then
+//! everybody waits for them.
 
 /// As `nice -n 5` would have it.
 const NICE: i32 = 5;
-/// What fjall calls the thread.
-const WORKER: &str = "fjall:worker";
+/// What the threads are called, by fjall and by us.
+const WORKERS: [&str; 2] = ["fjall:worker", "store-settler"];
 
-/// To be called once a database is open. Nothing comes of a failure but what was there before.
+/// To be called once they have been started. Nothing comes of a failure but what was there before.
 #[cfg(target_os = "linux")]
 pub fn step_aside() {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return };
     for thread in threads.flatten() {
-        let is_worker = std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.trim() == WORKER);
+        let is_worker =
+            std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| WORKERS.contains(&name.trim()));
         let id = thread.file_name().to_str().and_then(|id| id.parse().ok()).and_then(rustix::process::Pid::from_raw);
         if is_worker && id.is_some() {
             // A thread's number stands for that thread alone.
@@ -42,7 +43,7 @@ mod tests {
         let mine = nice(&me);
         let (started, ready) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        let worker = std::thread::Builder::new().name(WORKER.to_owned()).spawn(move || {
+        let worker = std::thread::Builder::new().name(WORKERS[0].to_owned()).spawn(move || {
             started.send(std::fs::canonicalize("/proc/thread-self").unwrap()).unwrap();
             let _ = ended.recv();
         });

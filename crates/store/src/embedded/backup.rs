@@ -3,10 +3,12 @@
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use fjall::{Database, PersistMode, Readable};
+use fjall::{Database, PersistMode, Slice};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Embedded, Keyspaces, layout, open_database, read_failed, read_sequence};
+use super::front::Space;
+use super::view::View;
+use super::{Embedded, Keyspaces, layout, log, open_database, read_sequence};
 use crate::Error;
 
 const MAGIC: &[u8] = b"tidings backup 2\n";
@@ -30,16 +32,17 @@ pub struct BackupSummary {
 impl Embedded {
     /// Writes a consistent copy of everything to `out` while the store goes on working.
     pub fn backup(&self, out: &mut dyn Write) -> Result<BackupSummary, Error> {
-        let snapshot = self.db.snapshot();
+        // A copy of its own, which commits do not wait for.
+        let front = self.shared.front().clone();
+        let view = View::new(&front, &self.db, &self.spaces);
         let mut out = Hashing { inner: out, hash: Xxh3::new(), bytes: 0 };
         let failed = |e| Error::failed("cannot write the backup", e);
         out.write_all(MAGIC).map_err(failed)?;
         let mut entries = 0;
-        let spaces = &self.spaces;
-        for (tag, keyspace) in [(0_u8, &spaces.items), (1, &spaces.index), (2, &spaces.apart)] {
-            for pair in snapshot.iter(keyspace) {
-                let (key, value) = pair.into_inner().map_err(read_failed)?;
-                write_entry(&mut out, tag, &key, &value).map_err(failed)?;
+        for space in Space::NUMBERED {
+            for pair in view.all(space) {
+                let (key, value) = pair?;
+                write_entry(&mut out, space.number(), &key, &value).map_err(failed)?;
                 entries += 1;
             }
         }
@@ -51,7 +54,7 @@ impl Embedded {
             out.inner.flush()
         };
         end().map_err(failed)?;
-        let sequence = snapshot.get(&spaces.items, super::SEQUENCE_KEY).map_err(read_failed)?;
+        let sequence = view.get(Space::Items, &Slice::from(super::SEQUENCE_KEY))?;
         let sequence = sequence.and_then(|bytes| Some(u64::from_be_bytes(bytes.first_chunk().copied()?))).unwrap_or(0);
         Ok(BackupSummary { entries, bytes: out.bytes, sequence })
     }
@@ -95,6 +98,7 @@ fn restore_into(input: &mut dyn Read, dir: &Path) -> Result<BackupSummary, Error
 
 fn fill(input: &mut dyn Read, unfinished: &Path) -> Result<BackupSummary, Error> {
     let (db, spaces) = open_database(unfinished, 16 * 1024 * 1024)?;
+    log::make(unfinished)?;
     let mut input = Hashing { inner: input, hash: Xxh3::new(), bytes: 0 };
     let mut magic = vec![0; MAGIC.len()];
     input.read_exact(&mut magic).map_err(cut)?;
@@ -121,15 +125,13 @@ fn read_entries(input: &mut Hashing<&mut dyn Read>, db: &Database, spaces: &Keys
     loop {
         let mut tag = [0];
         input.read_exact(&mut tag).map_err(cut)?;
-        let keyspace = match tag {
-            [0] => &spaces.items,
-            [1] => &spaces.index,
-            [2] => &spaces.apart,
+        let space = match tag {
             [END] => break,
-            _ => return Err(Error::Corrupt("the backup is damaged".to_owned())),
+            [number] => Space::numbered(number),
         };
+        let space = space.ok_or_else(|| Error::Corrupt("the backup is damaged".to_owned()))?;
         let (key, value) = (read_bytes(input)?, read_bytes(input)?);
-        batch.insert(keyspace, key, value);
+        batch.insert(spaces.of(space), key, value);
         entries += 1;
         if batch.len() >= BATCH {
             write(std::mem::replace(&mut batch, db.batch()))?;

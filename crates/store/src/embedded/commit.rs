@@ -8,26 +8,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fjall::{Database, PersistMode, Slice};
+use fjall::Slice;
 use tokio::sync::{mpsc, oneshot};
 
-use super::ahead::Ahead;
+use super::front::{Op, Space};
 use super::group::{Change, Group, Listed};
+use super::log::Log;
 use super::plan::{self, Action, Plan, Step};
-use super::seal::Sealer;
+use super::settle::{Settler, WAITING};
 use super::{Keyspaces, Shared, keys};
 use crate::Error;
 use crate::codec;
 use crate::error::FailedCondition;
 use crate::item::Item;
+use crate::write::Condition;
 
 /// Transactions in one group at the most, and bytes.
 const GROUP_TRANSACTIONS: usize = 1024;
 const GROUP_BYTES: usize = 8 * 1024 * 1024;
 
-/// Bytes that may be in memory and not yet in tables: each keyspace's own share, twice.
-const UNWRITTEN_BYTES: u64 = 144 * 1024 * 1024;
-/// How long to wait for them between two looks, and how often.
+/// How long to wait between two looks for sheets that are not in tables yet, and how often.
 const HELD_BACK: Duration = Duration::from_millis(2);
 const HELD_BACK_TIMES: usize = 500;
 
@@ -40,13 +40,14 @@ pub enum Request {
 }
 
 pub struct Committer {
-    pub db: Database,
     pub spaces: Keyspaces,
     pub shared: Arc<Shared>,
     pub requests: mpsc::Receiver<Request>,
     pub listed: Listed,
-    pub ahead: Ahead,
-    pub sealer: Sealer,
+    pub log: Log,
+    pub settler: Settler,
+    /// Bytes of a sheet in memory at which it is closed.
+    pub sheet_bytes: usize,
     /// Where callers live. To wake many of them from inside costs less than to call each from outside.
     pub callers: Option<tokio::runtime::Handle>,
     /// For the negative control of the crash tests only: acknowledge what is not on disk yet.
@@ -114,8 +115,7 @@ impl Committer {
             let written = outcome.is_ok();
             self.tell(answers, outcome);
             if written {
-                self.sealer.look();
-                self.ahead.committed(bytes);
+                self.close_full();
                 self.hold_back();
             }
         }
@@ -126,10 +126,23 @@ impl Committer {
     /// will hear.
     fn hold_back(&self) {
         for _ in 0..HELD_BACK_TIMES {
-            if self.db.write_buffer_size() <= UNWRITTEN_BYTES {
+            if self.shared.front().closed.len() <= WAITING {
                 return;
             }
             std::thread::sleep(HELD_BACK);
+        }
+    }
+
+    /// Closes the open sheet of the front if it or its part of the log is full, and has it written into tables.
+    fn close_full(&mut self) {
+        // What was changed many times has more bytes in the log.
+        let log_bytes = self.sheet_bytes as u64 / 3 * 4;
+        if self.log.bytes() < log_bytes && self.shared.front().open.bytes() < self.sheet_bytes {
+            return;
+        }
+        match self.log.next() {
+            Ok(segment) => self.settler.settle(self.shared.front_mut().close(segment)),
+            Err(e) => drop(self.shared.break_down(&e.to_string())),
         }
     }
 
@@ -211,7 +224,11 @@ impl Committer {
         if let Some(changed) = group.item(item_key) {
             return changed.map(|bytes| codec::decode(bytes)).transpose();
         }
-        let bytes = self.spaces.items(apart).get(item_key).map_err(|e| Error::failed("cannot read an item", e))?;
+        let found = self.shared.front().get(Space::items(apart), item_key);
+        let bytes = match found {
+            Some(found) => found,
+            None => self.spaces.items(apart).get(item_key).map_err(|e| Error::failed("cannot read an item", e))?,
+        };
         bytes.map(|bytes| codec::decode(&bytes)).transpose()
     }
 
@@ -232,9 +249,7 @@ impl Committer {
                 let Some(item) = item.filter(|item| table.is_expired(item, now)) else { continue };
                 let gone = plan::entries(table, ids, &key, &item)?;
                 let apart = ids.apart;
-                let change =
-                    Change { item_key: key, apart, bytes: None, gone, new: Vec::new(), expires: None, expiry: None };
-                group.add(change);
+                group.add(Change::removal(key, apart, gone));
                 swept += 1;
             }
             group.lists_done.push(list_key);
@@ -253,23 +268,16 @@ impl Committer {
             return Err(Refusal::Full(why));
         }
         let sequence = self.shared.next_sequence();
-        let mut batch = fjall::OwnedWriteBatch::with_capacity(self.db.clone(), group.writes_about());
-        group.write_to(&mut batch, &self.spaces, &mut self.listed, sequence);
-        batch.insert(&self.spaces.items, super::SEQUENCE_KEY, sequence.to_be_bytes().to_vec());
-        let mode = if self.acknowledge_before_fsync { PersistMode::Buffer } else { PersistMode::SyncData };
-        match batch.durability(Some(mode)).commit() {
+        let mut ops = group.take(&mut self.listed, sequence);
+        let value = Some(Slice::from(sequence.to_be_bytes()));
+        ops.push(Op { space: Space::Items, key: super::SEQUENCE_KEY.into(), value, is_new: false });
+        match self.log.append(sequence, &ops, !self.acknowledge_before_fsync) {
             Ok(()) => {
+                self.shared.front_mut().open.apply(ops.into_iter());
                 self.shared.committed(sequence);
                 Ok(())
             }
-            Err(e) => {
-                let cause = match e {
-                    fjall::Error::Io(e) => e.to_string(),
-                    fjall::Error::Poisoned => "a background write failed".to_owned(),
-                    e => e.to_string(),
-                };
-                Err(Refusal::Broken(self.shared.break_down(&cause)))
-            }
+            Err(e) => Err(Refusal::Broken(self.shared.break_down(&e.to_string()))),
         }
     }
 }
@@ -277,7 +285,8 @@ impl Committer {
 /// What a step does to the store, given the item as it is.
 fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, Error> {
     let looked_for = step.needs_present();
-    let Step { ids, table, item_key, action, .. } = step;
+    let Step { ids, table, item_key, action, condition } = step;
+    let is_new = stored.is_none() && (looked_for || condition == Condition::Fresh);
     let gone = match &stored {
         Some(item) if !matches!(action, Action::Check) => plan::entries(&table, &ids, &item_key, item)?,
         _ => Vec::new(),
@@ -288,8 +297,7 @@ fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, 
         Action::Check => return Ok(None),
         Action::Delete if looked_for && stored.is_none() => return Ok(None),
         Action::Delete => {
-            let change = Change { item_key, apart, bytes: None, gone, new: Vec::new(), expires: None, expiry: None };
-            return Ok(Some(change));
+            return Ok(Some(Change::removal(item_key, apart, gone)));
         }
         Action::Put(after) => after,
         Action::Update(write) => {
@@ -301,5 +309,5 @@ fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, 
     // An expiry that was there before is on a list already.
     let expires = after.expiry;
     let expiry = expires.filter(|expiry| Some(*expiry) != had_expiry);
-    Ok(Some(Change { item_key, apart, bytes: Some(after.bytes), gone, new: after.entries, expires, expiry }))
+    Ok(Some(Change { item_key, apart, bytes: Some(after.bytes), is_new, gone, new: after.entries, expires, expiry }))
 }

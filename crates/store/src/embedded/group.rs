@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 
-use fjall::{OwnedWriteBatch, Slice};
+use fjall::Slice;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use super::front::{Op, Space};
+use super::keys;
 use super::plan::Entry;
-use super::{Keyspaces, keys};
 
 /// Keys in one part of a list, and bytes.
 const LIST_KEYS: usize = 1000;
@@ -27,6 +28,8 @@ pub struct Change {
     pub apart: bool,
     /// The item's new bytes; `None` removes it.
     pub bytes: Option<Slice>,
+    /// Whether there was none, for certain.
+    pub is_new: bool,
     /// Index entries that led to the item as it was.
     pub gone: Vec<Entry>,
     pub new: Vec<Entry>,
@@ -34,6 +37,13 @@ pub struct Change {
     pub expires: Option<i64>,
     /// The same, if no list knows it yet.
     pub expiry: Option<i64>,
+}
+
+impl Change {
+    /// Takes an item away, and the entries that lead to it.
+    pub fn removal(item_key: Slice, apart: bool, gone: Vec<Entry>) -> Self {
+        Self { item_key, apart, bytes: None, is_new: false, gone, new: Vec::new(), expires: None, expiry: None }
+    }
 }
 
 /// The changes of a group, by item: a later one replaces an earlier one.
@@ -52,6 +62,8 @@ struct Pending {
     item_key: Slice,
     apart: bool,
     bytes: Option<Slice>,
+    /// Whether there was none before the group, for certain.
+    is_new: bool,
     /// Entries on disk that lead to the item as it was before the group.
     gone: Vec<Entry>,
     new: Vec<Entry>,
@@ -94,7 +106,7 @@ impl Group {
     }
 
     pub fn add(&mut self, change: Change) {
-        let Change { item_key, apart, bytes, gone, new, expires, expiry } = change;
+        let Change { item_key, apart, bytes, is_new, gone, new, expires, expiry } = change;
         if let Some(second) = expiry {
             self.expiries.entry(second).or_default().push(item_key.clone());
         }
@@ -103,13 +115,13 @@ impl Group {
             Some(pending) => (pending.bytes, pending.new, pending.expires) = (bytes, new, expires),
             None => {
                 self.places.insert(item_key.clone(), self.items.len());
-                self.items.push(Pending { item_key, apart, bytes, gone, new, expires });
+                self.items.push(Pending { item_key, apart, bytes, is_new, gone, new, expires });
             }
         }
     }
 
     /// How many writes there will be, to make room for.
-    pub fn writes_about(&self) -> usize {
+    fn writes_about(&self) -> usize {
         self.items.len() * 3 + self.expiries.len() + self.lists_done.len() + 1
     }
 
@@ -126,25 +138,27 @@ impl Group {
         (self.transactions, self.bytes) = (0, 0);
     }
 
-    /// Takes everything out and puts it into the batch.
-    pub fn write_to(&mut self, batch: &mut OwnedWriteBatch, spaces: &Keyspaces, listed: &mut Listed, sequence: u64) {
+    /// Takes everything out, as what the commit `sequence` changes.
+    pub fn take(&mut self, listed: &mut Listed, sequence: u64) -> Vec<Op> {
+        let mut ops = Vec::with_capacity(self.writes_about());
         let mut expiries = std::mem::take(&mut self.expiries);
         let mut crowds: FxHashMap<Slice, Crowd> = FxHashMap::default();
         for pending in self.items.drain(..) {
             for entry in &pending.gone {
                 // An entry in a list stays there, and leads to nothing any more.
                 if !pending.new.iter().any(|new| new.key == entry.key) {
-                    batch.remove(&spaces.index, entry.key.clone());
+                    ops.push(Op { space: Space::Index, key: entry.key.clone(), value: None, is_new: false });
                 }
             }
             for entry in pending.new {
-                if stands_alone(&entry) && pending.gone.iter().any(|gone| gone.key == entry.key) {
+                let is_new = !pending.gone.iter().any(|gone| gone.key == entry.key);
+                if stands_alone(&entry) && !is_new {
                     continue;
                 }
                 let shared = entry.shared.and_then(|len| entry.key.get(..len));
                 // A list goes when its items expire, so those that never do are in none.
                 let (Some(shared), Some(expires)) = (shared, pending.expires) else {
-                    batch.insert(&spaces.index, entry.key, entry.value);
+                    ops.push(Op { space: Space::Index, key: entry.key, value: Some(entry.value), is_new });
                     continue;
                 };
                 if let Some(crowd) = crowds.get_mut(shared) {
@@ -155,23 +169,21 @@ impl Group {
                     crowds.insert(shared, Crowd { entries: vec![entry.key], expires });
                 }
             }
-            let items = if pending.apart { &spaces.apart } else { &spaces.items };
-            match pending.bytes {
-                Some(bytes) => batch.insert(items, pending.item_key, bytes),
-                None => batch.remove(items, pending.item_key),
-            }
+            let Pending { item_key, apart, bytes, is_new, .. } = pending;
+            ops.push(Op { space: Space::items(apart), key: item_key, value: bytes, is_new });
         }
         for (shared, crowd) in crowds {
-            write_crowd(batch, spaces, listed, &mut expiries, sequence, &shared, crowd);
+            write_crowd(&mut ops, listed, &mut expiries, sequence, &shared, crowd);
         }
         for (second, item_keys) in expiries {
             for (part, list) in parts(item_keys.iter().map(|item_key| &**item_key)) {
-                batch.insert(&spaces.index, keys::expiry_list(second, sequence, part), list);
+                ops.push(new_list(keys::expiry_list(second, sequence, part).into(), list));
             }
         }
         for list in self.lists_done.drain(..) {
-            batch.remove(&spaces.index, list);
+            ops.push(Op { space: Space::Index, key: list, value: None, is_new: false });
         }
+        ops
     }
 }
 
@@ -183,8 +195,7 @@ const fn stands_alone(entry: &Entry) -> bool {
 
 /// Writes entries that start alike: in lists, which expire with the last of their items, or one by one.
 fn write_crowd(
-    batch: &mut OwnedWriteBatch,
-    spaces: &Keyspaces,
+    ops: &mut Vec<Op>,
     listed: &mut Listed,
     expiries: &mut BTreeMap<i64, Vec<Slice>>,
     sequence: u64,
@@ -193,7 +204,8 @@ fn write_crowd(
 ) {
     if crowd.entries.len() < 2 || !listed.admit(shared, crowd.entries.len()) {
         for entry in crowd.entries {
-            batch.insert(&spaces.index, entry, Slice::from([]));
+            // It may have stood there before: an item that is written again writes it again.
+            ops.push(Op { space: Space::Index, key: entry, value: Some(Slice::from([])), is_new: false });
         }
         return;
     }
@@ -201,8 +213,13 @@ fn write_crowd(
     for (part, list) in parts(rests) {
         let list_key = Slice::from(keys::entry_list(shared, sequence, part));
         expiries.entry(crowd.expires).or_default().push(list_key.clone());
-        batch.insert(&spaces.index, list_key, list);
+        ops.push(new_list(list_key, list));
     }
+}
+
+/// A list, whose key has the number of its commit in it.
+fn new_list(key: Slice, list: Vec<u8>) -> Op {
+    Op { space: Space::Index, key, value: Some(list.into()), is_new: true }
 }
 
 /// Keys as lists of a bounded size, numbered.

@@ -1,4 +1,6 @@
-//! The journals, read before fjall does: a tail that a power cut tore is cut off, damage is refused.
+//! fjall's journals, read before fjall does: a tail that a power cut tore is cut off, damage is refused.
+//!
+//! Commits stand in them in stores of format 2 and before; since then only what is noted at an opening.
 //!
 //! fjall takes the first thing it cannot read for the end of a journal and cuts the file there, whatever follows;
 //! and a last batch whose middle never reached the disk it refuses for good. Both are wrong for us. A batch is
@@ -66,7 +68,7 @@ impl Journals {
     /// Fails if the opened store did not take in all of the journals.
     pub fn agree_with(&self, sequence: u64) -> Result<(), Error> {
         match self.sequence {
-            Some(last) if last != sequence => Err(Error::Corrupt(format!(
+            Some(last) if last > sequence => Err(Error::Corrupt(format!(
                 "the journal ends at commit {last}, but the store at commit {sequence}; restore the last backup into an \
                  empty directory"
             ))),

@@ -265,7 +265,7 @@ pub fn range(id: u16, partition: &KeyValue, range: &Range) -> (Vec<u8>, Vec<u8>)
 }
 
 /// The first bytes after everything that starts with `prefix`.
-fn after_prefix(mut prefix: Vec<u8>) -> Vec<u8> {
+pub fn after_prefix(mut prefix: Vec<u8>) -> Vec<u8> {
     while let Some(last) = prefix.pop() {
         if last < u8::MAX {
             prefix.push(last + 1);

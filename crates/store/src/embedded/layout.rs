@@ -10,8 +10,9 @@ use rustix::io::Errno;
 use crate::Error;
 use crate::table::Table;
 
-/// The version this program writes. It reads 1 as well, which has no lists of entries and no table apart.
-pub const FORMAT: u32 = 2;
+/// The version this program writes. It reads 2 as well, which has no log of its own, and 1, which has no lists of entries
+/// and no table apart either.
+pub const FORMAT: u32 = 3;
 const OLDEST: u32 = 1;
 
 /// The database inside a data directory.
@@ -76,7 +77,7 @@ pub fn build<T>(dir: &Path, fill: impl FnOnce(&Path) -> Result<T, Error>) -> Res
 }
 
 /// Makes the names in a directory safe; an empty path is the working directory.
-fn sync_dir(dir: &Path) -> std::io::Result<()> {
+pub fn sync_dir(dir: &Path) -> std::io::Result<()> {
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     File::open(dir)?.sync_all()
 }
@@ -238,12 +239,12 @@ impl HighWater {
         }
     }
 
-    /// Fails if the journal was cut: the store must have everything up to the mark.
+    /// Fails if the log was cut: the store must have everything up to the mark.
     pub fn check(&self, sequence: u64) -> Result<(), Error> {
         let mark = self.read()?;
         if sequence < mark {
             return Err(Error::Corrupt(format!(
-                "the store ends at commit {sequence}, but commit {mark} was acknowledged: its journal is cut or damaged; \
+                "the store ends at commit {sequence}, but commit {mark} was acknowledged: its log is cut or damaged; \
                  restore the last backup into an empty directory"
             )));
         }
@@ -276,10 +277,13 @@ pub fn cause_of(error: &Error) -> String {
 /// Whether something was short that comes back: room on the disk, files that may be open, memory.
 pub fn is_shortage(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    cause.is_some_and(|e| {
-        let short = [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
-        Errno::from_io_error(e).is_some_and(|errno| short.contains(&errno))
-    })
+    cause.is_some_and(is_short)
+}
+
+/// The same of what the system said.
+pub fn is_short(e: &std::io::Error) -> bool {
+    let short = [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    Errno::from_io_error(e).is_some_and(|errno| short.contains(&errno))
 }
 
 /// Whether the system would not let us read or write, which says nothing about what is there.

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use fjall::{Keyspace, Readable, Slice, Snapshot};
+use fjall::Slice;
 
+use super::front::Space;
 use super::keys;
-use super::read::read_failed;
+use super::view::{Merged, View};
 use crate::Error;
 use crate::table::KeyKind;
 
@@ -22,14 +23,13 @@ pub struct Found {
 }
 
 pub struct Entries<'a> {
-    snapshot: &'a Snapshot,
-    index: &'a Keyspace,
+    view: &'a View<'a>,
     low: Vec<u8>,
     high: Vec<u8>,
     descending: bool,
     /// The type of the partition key and the bytes of the sort key that a list's entries share, if there are lists.
     lists: Option<(KeyKind, usize)>,
-    stream: fjall::Iter,
+    stream: Merged<'a>,
     /// The next entry that stands alone.
     alone: Option<(Vec<u8>, Slice)>,
     /// Entries from lists that were read and not given yet.
@@ -43,8 +43,7 @@ pub struct Entries<'a> {
 impl<'a> Entries<'a> {
     /// The entries from `low` up to and without `high`.
     pub fn new(
-        snapshot: &'a Snapshot,
-        index: &'a Keyspace,
+        view: &'a View<'a>,
         low: Vec<u8>,
         high: Vec<u8>,
         descending: bool,
@@ -52,9 +51,9 @@ impl<'a> Entries<'a> {
     ) -> Self {
         // A list that holds the lowest entries may itself stand below them.
         let first = lists.and_then(|(kind, bytes)| low.get(..keys::start_len(&low, kind, bytes)?)).unwrap_or(&low);
-        let stream = snapshot.range(index, first.to_vec()..high.clone());
+        let stream = view.range(Space::Index, first.to_vec(), high.clone(), descending);
         let (alone, listed, shared) = (None, BTreeSet::new(), Vec::new());
-        Self { snapshot, index, low, high, descending, lists, stream, alone, listed, shared, ahead: None }
+        Self { view, low, high, descending, lists, stream, alone, listed, shared, ahead: None }
     }
 
     fn found(&mut self) -> Result<Option<Found>, Error> {
@@ -66,9 +65,8 @@ impl<'a> Entries<'a> {
             if self.ahead.is_some() {
                 break;
             }
-            let pair = if self.descending { self.stream.next_back() } else { self.stream.next() };
-            let Some(pair) = pair else { break };
-            let (key, value) = pair.into_inner().map_err(read_failed)?;
+            let Some(pair) = self.stream.next() else { break };
+            let (key, value) = pair?;
             if !value.is_empty() && self.lists.is_some() {
                 let shared = keys::shared_of_list(&key).filter(|shared| *shared != self.shared);
                 self.ahead = shared.map(<[u8]>::to_vec);
@@ -99,8 +97,8 @@ impl<'a> Entries<'a> {
 
     /// Takes in the entries of all lists that share a start.
     fn read_lists(&mut self, shared: Vec<u8>) -> Result<(), Error> {
-        for pair in self.snapshot.prefix(self.index, keys::lists_of(&shared)) {
-            let (_, list) = pair.into_inner().map_err(read_failed)?;
+        for pair in self.view.prefix(Space::Index, &keys::lists_of(&shared)) {
+            let (_, list) = pair?;
             for rest in keys::keys_of_list(&list) {
                 let entry = [&shared, rest].concat();
                 if entry >= self.low && entry < self.high {

@@ -1,35 +1,39 @@
-//! The embedded engine: items, items kept apart, and index entries in three fjall keyspaces under one journal.
+//! The embedded engine: items, items kept apart, and index entries, first in a log and in memory, then in three fjall
+//! keyspaces.
 //!
 //! `layout` is the data directory, `keys` and `codec` the bytes, `plan` what happens before the committer,
-//! `commit` the one thread that writes, `seal` and `aside` what keeps fjall's worker going and out of the way, `read` the
-//! queries, `sweep` what removes expired items, `backup` the way out and back in.
+//! `commit` the one thread that writes, `log` what it writes, `front` the same in memory, `settle` what brings it into
+//! fjall's tables, `view` all of it as one, `read` the queries, `sweep` what removes expired items, `backup` the way out
+//! and back in.
 
 mod absent;
-mod ahead;
 mod aside;
 mod backup;
 mod commit;
+mod front;
 mod group;
 mod journal;
 mod keys;
 mod layout;
 mod lists;
+mod log;
 mod plan;
 mod read;
 mod scratch;
-mod seal;
+mod settle;
 mod space;
 mod sweep;
 mod versions;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Slice};
 use tidings_core::time::Clock;
 use tokio::sync::{mpsc, oneshot};
 
@@ -44,8 +48,10 @@ use crate::write::Write;
 use crate::{Error, Health, Store};
 use absent::Absent;
 use commit::{Committer, Request};
+use front::{Front, Sheet, Space};
 use layout::TableIds;
 use read::{Reader, read_failed};
+use view::View;
 
 /// Our own entries stand under table id 0.
 const SEQUENCE_KEY: &[u8] = b"\0\0sequence";
@@ -64,6 +70,8 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Free bytes on the disk below which writes are refused.
     pub reserve_bytes: u64,
+    /// Bytes of commits in memory at which they are written into tables.
+    pub sheet_bytes: usize,
     /// Only for the negative control of the crash tests: acknowledges what a power cut would lose.
     pub acknowledge_before_fsync: bool,
     /// The runtime whose tasks use the store, if it is one for as long as the store is open: answering is cheaper then.
@@ -77,6 +85,7 @@ impl Options {
             dir: dir.into(),
             cache_bytes: 64 * 1024 * 1024,
             reserve_bytes: 256 * 1024 * 1024,
+            sheet_bytes: 48 * 1024 * 1024,
             acknowledge_before_fsync: false,
             callers: None,
         }
@@ -96,6 +105,7 @@ impl Observer for () {
 /// The engine on a local directory. Cheap to share behind an `Arc`; closes when the last one goes.
 pub struct Embedded {
     db: Database,
+    database: PathBuf,
     spaces: Keyspaces,
     shared: Arc<Shared>,
     requests: Option<mpsc::Sender<Request>>,
@@ -116,7 +126,15 @@ struct Keyspaces {
 
 impl Keyspaces {
     fn items(&self, apart: bool) -> &Keyspace {
-        if apart { &self.apart } else { &self.items }
+        self.of(Space::items(apart))
+    }
+
+    fn of(&self, space: Space) -> &Keyspace {
+        match space {
+            Space::Items => &self.items,
+            Space::Index => &self.index,
+            Space::Apart => &self.apart,
+        }
     }
 }
 
@@ -125,6 +143,8 @@ struct Shared {
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
     tables: Tables,
+    /// What is not in fjall's tables yet.
+    front: RwLock<Front>,
     space: space::Space,
     /// The last commit known to be durable.
     sequence: AtomicU64,
@@ -144,10 +164,12 @@ impl Embedded {
     /// Tables that hold something and were not opened: another configuration's.
     pub fn unopened(&self) -> Result<Vec<String>, Error> {
         let record = read_ids(&self.spaces.items)?;
+        let front = self.shared.front();
+        let view = View::new(&front, &self.db, &self.spaces);
         let mut names = Vec::new();
         for (name, id) in record.iter().filter(|(name, _)| !name.contains('/')) {
             let apart = record.contains_key(&format!("{name}/"));
-            let first = self.spaces.items(apart).prefix(id.to_be_bytes()).next();
+            let first = view.prefix(Space::items(apart), &id.to_be_bytes()).next();
             if !self.shared.tables.by_name.contains_key(name) && first.is_some() {
                 names.push(name.clone());
             }
@@ -170,26 +192,32 @@ impl Embedded {
         let high_water = layout::HighWater::of(dir);
         let database = dir.join(layout::DATABASE);
         if !database.exists() {
-            layout::build(dir, |unfinished| open_database(unfinished, options.cache_bytes).map(drop))?;
+            layout::build(dir, |unfinished| {
+                drop(open_database(unfinished, options.cache_bytes)?);
+                log::make(unfinished)
+            })?;
         }
         layout::close_to_others(&database).map_err(|e| Error::failed("cannot close the store to others", e))?;
         versions::check(&database)?;
         let journals = journal::check(&database)?;
-        if let Some(sequence) = journals.sequence {
-            // Before anything is changed; without a commit in the journals, the tables tell.
+        let found = log::look(&database)?;
+        if let Some(sequence) = if found.is_there() { found.sequence } else { journals.sequence } {
+            // Before anything is changed; without a commit in the log, the tables tell.
             high_water.check(sequence)?;
         }
         journals.mend()?;
         let (db, spaces) = open_database(&database, options.cache_bytes)?;
-        let sequence = read_sequence(&spaces.items)?;
-        high_water.check(sequence)?;
-        journals.agree_with(sequence)?;
+        let settled = read_sequence(&spaces.items)?;
+        journals.agree_with(settled)?;
+        high_water.check(found.sequence.unwrap_or(settled).max(settled))?;
+        let log::Recovered { sheet, sequence, log } = found.recover(settled)?;
 
         let record = read_ids(&spaces.items)?;
         let (ids, added) = layout::assign_ids(&record, tables)?;
         let tables = Tables::new(tables, ids);
         record_ids(&db, &spaces.items, &added)?;
-        build_new_indexes(&db, &spaces, &tables, &added)?;
+        build_new_indexes(&db, &spaces, &tables, &added, &sheet)?;
+        tables.note_present(&sheet);
 
         let space =
             space::Space { dir: dir.clone(), reserve_bytes: options.reserve_bytes, room_until: AtomicU64::new(0) };
@@ -197,20 +225,24 @@ impl Embedded {
             clock,
             observer,
             tables,
+            front: RwLock::new(Front { open: sheet, closed: Vec::new() }),
             space,
             sequence: AtomicU64::new(sequence),
             broken: Mutex::new(None),
         });
         let (requests, receiver) = mpsc::channel(QUEUE);
-        let (sealer, sealing) = seal::Sealer::start(&spaces)?;
+        let (settler, settling) = settle::Settler::start(&db, &spaces, &shared)?;
+        aside::step_aside();
+        // What was found in the log has its place in the tables.
+        settler.settle(shared.front_mut().close(log.segment()));
         let committer = Committer {
-            db: db.clone(),
             spaces: spaces.clone(),
             shared: Arc::clone(&shared),
             requests: receiver,
             listed: group::Listed::default(),
-            ahead: ahead::Ahead::of(database),
-            sealer,
+            log,
+            settler,
+            sheet_bytes: options.sheet_bytes,
             callers: options.callers.clone(),
             acknowledge_before_fsync: options.acknowledge_before_fsync,
         };
@@ -221,7 +253,7 @@ impl Embedded {
             drop(stop);
         })?;
         let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &stopped))?;
-        let mut threads = vec![committer, sealing, marker];
+        let mut threads = vec![committer, settling, marker];
         let mut going_through = Vec::new();
         for (id, absent) in &shared.tables.absent {
             let (stop, stopped) = std::sync::mpsc::channel();
@@ -230,7 +262,7 @@ impl Embedded {
             threads.push(spawn("absent", move || absent.go_through(&items, id, &stopped))?);
             going_through.push(stop);
         }
-        Ok(Self { db, spaces, shared, requests: Some(requests), threads, going_through, _lock: lock })
+        Ok(Self { db, database, spaces, shared, requests: Some(requests), threads, going_through, _lock: lock })
     }
 
     /// The number of the last durable commit.
@@ -241,7 +273,17 @@ impl Embedded {
 
     /// Bytes the store takes on disk.
     pub fn disk_bytes(&self) -> Result<u64, Error> {
-        self.db.disk_space().map_err(read_failed)
+        Ok(self.db.disk_space().map_err(read_failed)? + log::disk_bytes(&self.database))
+    }
+
+    /// What stands under a key.
+    fn stored(&self, space: Space, key: &Slice) -> Result<Option<Slice>, Error> {
+        let found = self.shared.front().get(space, key);
+        match found {
+            Some(found) => Ok(found),
+            // What leaves the front is in the tables by then.
+            None => self.spaces.of(space).get(key).map_err(read_failed),
+        }
     }
 
     async fn submit<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Error> {
@@ -258,7 +300,7 @@ impl Store for Embedded {
     async fn get(&self, table: &Table, key: &Key) -> Result<Option<Item>, Error> {
         table.check_key(key)?;
         let ids = self.shared.tables.ids(table)?;
-        let bytes = self.spaces.items(ids.apart).get(keys::item(ids.table, key)).map_err(read_failed)?;
+        let bytes = self.stored(Space::items(ids.apart), &keys::item(ids.table, key))?;
         let item = bytes.map(|bytes| codec::decode(&bytes)).transpose()?;
         let now = self.shared.clock.now().as_second();
         Ok(item.filter(|item| !table.is_expired(item, now)))
@@ -267,7 +309,9 @@ impl Store for Embedded {
     async fn query(&self, table: &Table, query: &Query) -> Result<Page, Error> {
         let ids = self.shared.tables.ids(table)?;
         let now = self.shared.clock.now().as_second();
-        Reader { db: &self.db, spaces: &self.spaces, now }.query(table, ids, query)
+        let front = self.shared.front();
+        let view = View::new(&front, &self.db, &self.spaces);
+        Reader { view: &view, now }.query(table, ids, query)
     }
 
     async fn transact(&self, writes: Vec<Write>) -> Result<(), Error> {
@@ -338,6 +382,14 @@ impl Shared {
         self.sequence.store(sequence, Ordering::Release);
     }
 
+    fn front(&self) -> RwLockReadGuard<'_, Front> {
+        self.front.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn front_mut(&self) -> RwLockWriteGuard<'_, Front> {
+        self.front.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn broken(&self) -> Option<String> {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -379,6 +431,15 @@ impl Tables {
         self.by_name.get(self.names.get(&id)?).map(|(table, ids)| (table, &**ids))
     }
 
+    /// Notes the items of a sheet where it is noted what is there.
+    fn note_present(&self, sheet: &Sheet) {
+        for (key, _) in sheet.all(Space::Items).chain(sheet.all(Space::Apart)) {
+            if let Some(absent) = key.first_chunk().and_then(|id| self.absent.get(&u16::from_be_bytes(*id))) {
+                absent.note(key);
+            }
+        }
+    }
+
     /// Whether this is the key of a list of index entries.
     fn is_entry_list(&self, key: &[u8]) -> bool {
         key.first_chunk().is_some_and(|id| self.indexes.contains(&u16::from_be_bytes(*id)))
@@ -400,16 +461,8 @@ fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspaces),
             // With more than one, fjall's first worker spins for as long as another compacts.
             .worker_threads(1)
             .open()?;
-        let keyspace = |name: &str, memtable: u64| {
-            db.keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(memtable))
-        };
-        let spaces = Keyspaces {
-            items: keyspace("items", seal::ITEMS)?,
-            apart: keyspace("apart", seal::APART)?,
-            index: keyspace("index", seal::INDEX)?,
-        };
-        // By now the thread that fjall started has its name.
-        aside::step_aside();
+        let keyspace = |name: &str| db.keyspace(name, KeyspaceCreateOptions::default);
+        let spaces = Keyspaces { items: keyspace("items")?, apart: keyspace("apart")?, index: keyspace("index")? };
         Ok((db, spaces))
     };
     open().map_err(|e: fjall::Error| match e {
@@ -452,12 +505,22 @@ fn record_ids(db: &Database, items: &Keyspace, added: &layout::Record) -> Result
     batch.durability(Some(PersistMode::SyncAll)).commit().map_err(|e| Error::failed("cannot record the tables", e))
 }
 
-/// Makes the entries of all tables that got a new index.
-fn build_new_indexes(db: &Database, spaces: &Keyspaces, tables: &Tables, added: &layout::Record) -> Result<(), Error> {
+/// Makes the entries of all tables that got a new index. What is in `sheet` is brought into tables for it.
+fn build_new_indexes(
+    db: &Database,
+    spaces: &Keyspaces,
+    tables: &Tables,
+    added: &layout::Record,
+    sheet: &Sheet,
+) -> Result<(), Error> {
+    let mut is_settled = false;
     for (table, ids) in tables.by_name.values() {
         let is_new_table = added.contains_key(table.name());
         let is_new = |index: &str| added.contains_key(&format!("{}/{index}", table.name()));
         if !is_new_table && table.indexes().iter().any(|index| is_new(&index.name)) {
+            if !std::mem::replace(&mut is_settled, true) {
+                settle::into_tables(db, spaces, sheet)?;
+            }
             build_indexes(db, spaces, table, ids)?;
         }
     }

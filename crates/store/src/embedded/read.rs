@@ -1,11 +1,13 @@
 //! Queries: a range of entries, walked in either direction, each led back to its item.
 
-use fjall::{Database, Readable};
+use fjall::Slice;
 
+use super::front::Space;
+use super::keys;
 use super::layout::TableIds;
 use super::lists::{Entries, Found};
 use super::plan::{list_bytes, same_sort};
-use super::{Keyspaces, keys};
+use super::view::View;
 use crate::codec;
 use crate::item::Item;
 use crate::query::{Page, Query, cursor_of};
@@ -13,8 +15,7 @@ use crate::table::{Index, Table};
 use crate::{Error, limits};
 
 pub struct Reader<'a> {
-    pub db: &'a Database,
-    pub spaces: &'a Keyspaces,
+    pub view: &'a View<'a>,
     pub now: i64,
 }
 
@@ -38,20 +39,16 @@ impl Reader<'_> {
         if low >= high {
             return Ok(Page::default());
         }
-        let snapshot = self.db.snapshot();
+        let items = Space::items(ids.apart);
         let Some(index) = index else {
-            let items = snapshot.range(self.spaces.items(ids.apart), low..high);
-            let items = Directed { entries: items, descending: query.descending };
-            return self.pages(table, None, query, items, |pair| {
-                let (_, value) = pair.into_inner().map_err(read_failed)?;
-                codec::decode(&value).map(Some)
-            });
+            let found = self.view.range(items, low, high, query.descending);
+            return self.pages(table, None, query, found, |pair| codec::decode(&pair?.1).map(Some));
         };
         let kinds: Vec<_> =
             [Some(&index.partition), index.sort.as_ref()].into_iter().flatten().map(|part| part.1).collect();
         let same_sort = same_sort(table, index);
         let lists = list_bytes(table, index).map(|bytes| (index.partition.1, bytes));
-        let entries = Entries::new(&snapshot, &self.spaces.index, low, high, query.descending, lists);
+        let entries = Entries::new(self.view, low, high, query.descending, lists);
         self.pages(table, Some(index), query, entries, |found| {
             let Found { entry, in_list, whole } = found?;
             if let Some(bytes) = whole {
@@ -59,7 +56,8 @@ impl Reader<'_> {
             }
             let item_key = keys::item_of_index_entry(ids.table, &entry, &kinds, same_sort)
                 .ok_or_else(|| Error::Corrupt(format!("an entry of index {} cannot be read", index.name)))?;
-            let item = snapshot.get(self.spaces.items(ids.apart), &item_key).map_err(read_failed)?;
+            let item_key = Slice::from(item_key);
+            let item = self.view.get(items, &item_key)?;
             let item = item.map(|bytes| codec::decode(&bytes)).transpose()?;
             match item {
                 Some(item) if !in_list => Ok(Some(item)),
@@ -98,20 +96,6 @@ impl Reader<'_> {
             }
         }
         Ok(page)
-    }
-}
-
-/// A range in the direction that is asked for.
-struct Directed {
-    entries: fjall::Iter,
-    descending: bool,
-}
-
-impl Iterator for Directed {
-    type Item = fjall::Guard;
-
-    fn next(&mut self) -> Option<fjall::Guard> {
-        if self.descending { self.entries.next_back() } else { self.entries.next() }
     }
 }
 

@@ -3,7 +3,9 @@
 use fjall::Slice;
 
 use super::commit::Request;
-use super::{Embedded, codec, keys, read_failed};
+use super::front::Space;
+use super::view::View;
+use super::{Embedded, codec, keys};
 use crate::{Error, Item, Table};
 
 /// Items handled in one transaction of the committer, about: lists are taken whole.
@@ -53,7 +55,7 @@ impl Embedded {
             if !archive.wants(table) {
                 continue;
             }
-            let bytes = self.spaces.items(ids.apart).get(key).map_err(read_failed)?;
+            let bytes = self.stored(Space::items(ids.apart), &Slice::from(key))?;
             let item = bytes.map(|bytes| codec::decode(&bytes)).transpose()?;
             // Nothing brings an expired item back but a write that gives it another expiry.
             items.extend(item.filter(|item| table.is_expired(item, now)).map(|item| (table, item)));
@@ -64,13 +66,15 @@ impl Embedded {
     /// The oldest lists that are due, with at least `items` items together if there are so many.
     fn due(&self, items: usize) -> Result<Vec<(Slice, Slice)>, Error> {
         let now = self.shared.clock.now().as_second();
-        let range = keys::expiry_bound(i64::MIN)..keys::expiry_bound(now.saturating_add(1));
+        let (low, high) = (keys::expiry_bound(i64::MIN), keys::expiry_bound(now.saturating_add(1)));
+        let front = self.shared.front();
+        let view = View::new(&front, &self.db, &self.spaces);
         let (mut due, mut count) = (Vec::new(), 0);
-        for pair in self.spaces.index.range(range) {
+        for pair in view.range(Space::Index, low, high, false) {
             if count >= items {
                 break;
             }
-            let (key, list) = pair.into_inner().map_err(read_failed)?;
+            let (key, list) = pair?;
             count += keys::keys_of_list(&list).count();
             due.push((key, list));
         }

@@ -82,7 +82,7 @@ async fn read_all(dir: &Path, things: &Things) -> Outcome {
     }
 }
 
-/// A store's files in memory, without the zeros at the ends of journals.
+/// A store's files in memory, without the zeros at the ends of logs.
 struct Image {
     dirs: Vec<PathBuf>,
     files: Vec<File>,
@@ -117,8 +117,8 @@ impl Image {
         }
     }
 
-    fn journal(&self) -> &File {
-        self.files.iter().find(|file| file.path.ends_with("0.jnl")).unwrap()
+    fn log(&self) -> &File {
+        self.files.iter().find(|file| file.path.ends_with("log/0.log")).unwrap()
     }
 
     /// Puts it into a directory, which is emptied before.
@@ -197,14 +197,14 @@ fn has_tables(data: &Path) -> bool {
     tables.map(Result::unwrap).any(|entry| entry.metadata().unwrap().len() > 1000)
 }
 
-// Large enough that most of it has left the journal for tables.
+// Large enough that most of it has left the log for tables.
 #[tokio::test]
 async fn a_flipped_bit_in_a_store_with_tables_is_refused_or_without_effect() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let store = open(&data).unwrap();
     let mut things = fill(&store, 170, |n| format!("text {n} ").repeat(38_000)).await;
-    // fjall writes tables when it comes to it; small commits go on until there is one.
+    // Tables are written when it comes to it; small commits go on until there is one.
     for n in 1000..9000 {
         if has_tables(&data) {
             break;
@@ -225,22 +225,22 @@ async fn damage_above_the_high_water_mark_costs_at_most_the_last_commit() {
     let (data, cut) = (dir.path().join("data"), dir.path().join("cut"));
     let store = open(&data).unwrap();
     let mut things = fill(&store, 40, |n| format!("text {n} ").repeat(n * 4)).await;
-    let before_last = Image::of(&data).journal().written.len();
+    let before_last = Image::of(&data).log().written.len();
     store.transact(vec![Write::put(&table(), item(5000, "the last"))]).await.unwrap();
     let mut image = Image::of(&data);
     image.files.retain(|file| !file.path.ends_with("HIGH-WATER"));
-    let (journal, end) = (&image.journal().path, image.journal().written.len());
+    let (log, end) = (&image.log().path, image.log().written.len());
     let without_last = things.clone();
     things.insert("thing-5000".to_owned(), item(5000, "the last"));
     let (mut refused, mut torn) = (0, 0);
     // All over the last commit, and here and there before it.
     for place in (0..before_last).step_by(211).chain((before_last..end).step_by(2)) {
         image.put(&cut);
-        flip_bit(&cut.join(journal), place as u64, 4);
+        flip_bit(&cut.join(log), place as u64, 4);
         match read_all(&cut, &things).await {
             Outcome::Right => {}
             Outcome::Refused(why) => {
-                assert!(why.contains("0.jnl is damaged at byte"), "{why}");
+                assert!(why.contains("0.log is damaged at byte"), "{why}");
                 refused += 1;
             }
             Outcome::Wrong(_) => {
@@ -250,27 +250,27 @@ async fn damage_above_the_high_water_mark_costs_at_most_the_last_commit() {
             }
         }
     }
-    println!("{end} bytes of journal: {refused} flips refused, {torn} taken for a torn last commit");
+    println!("{end} bytes of log: {refused} flips refused, {torn} taken for a torn last commit");
     assert!(refused > 0 && torn > 0);
 }
 
-// The mark was noted: a journal that ends before it is refused, wherever it was cut, and is left as it was.
+// The mark was noted: a log that ends before it is refused, wherever it was cut, and is left as it was.
 #[tokio::test]
-async fn a_cut_journal_is_refused_below_the_high_water_mark_and_left_alone() {
+async fn a_cut_log_is_refused_below_the_high_water_mark_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let (data, cut) = (dir.path().join("data"), dir.path().join("cut"));
     let store = open(&data).unwrap();
     let things = fill(&store, 40, |n| format!("text {n} ").repeat(n * 4)).await;
     drop(store);
     let image = Image::of(&data);
-    let (journal, end) = (&image.journal().path, image.journal().written.len() as u64);
+    let (log, end) = (&image.log().path, image.log().written.len() as u64);
     for len in (0..end).step_by(97) {
         image.put(&cut);
-        std::fs::File::options().write(true).open(cut.join(journal)).unwrap().set_len(len).unwrap();
+        std::fs::File::options().write(true).open(cut.join(log)).unwrap().set_len(len).unwrap();
         let Outcome::Refused(why) = read_all(&cut, &things).await else { panic!("cut at {len} of {end}") };
         assert!(why.contains("was acknowledged") || why.contains("damaged"), "{why}");
-        if why.contains("its journal is cut") && len > end / 2 {
-            assert_eq!(std::fs::metadata(cut.join(journal)).unwrap().len(), len, "the evidence was changed");
+        if why.contains("its log is cut") && len > end / 2 {
+            assert_eq!(std::fs::metadata(cut.join(log)).unwrap().len(), len, "the evidence was changed");
         }
     }
 }

@@ -1,0 +1,78 @@
+//! Writes closed sheets of the front into fjall's tables, and gives back their part of the log.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use fjall::{Database, PersistMode};
+
+use super::front::{Sheet, Space};
+use super::layout::cause_of;
+use super::{Keyspaces, Shared, spawn};
+use crate::Error;
+
+/// Closed sheets that may wait; then commits wait for them.
+pub const WAITING: usize = 2;
+
+/// Takes closed sheets, in the order in which they were closed.
+pub struct Settler(Sender<Arc<Sheet>>);
+
+impl Settler {
+    /// Starts the thread, which ends when the settler goes. What it has not done by then is in the log.
+    pub fn start(db: &Database, spaces: &Keyspaces, shared: &Arc<Shared>) -> Result<(Self, JoinHandle<()>), Error> {
+        let (closed, waiting) = channel();
+        let (db, spaces, shared) = (db.clone(), spaces.clone(), Arc::downgrade(shared));
+        let thread = spawn("settler", move || {
+            for sheet in waiting {
+                let Some(shared) = shared.upgrade().filter(|shared| shared.broken().is_none()) else { return };
+                if let Err(error) = settle(&db, &spaces, &shared, &sheet) {
+                    drop(shared.break_down(&cause_of(&error)));
+                }
+            }
+        })?;
+        Ok((Self(closed), thread))
+    }
+
+    pub fn settle(&self, sheet: Arc<Sheet>) {
+        // Only a store that has broken down takes none.
+        let _ = self.0.send(sheet);
+    }
+}
+
+/// Writes the oldest closed sheet into tables; from then on these answer for it.
+fn settle(db: &Database, spaces: &Keyspaces, shared: &Shared, sheet: &Arc<Sheet>) -> Result<(), Error> {
+    into_tables(db, spaces, sheet)?;
+    shared.front_mut().closed.retain(|closed| !Arc::ptr_eq(closed, sheet));
+    for segment in &sheet.segments {
+        segment.retire().map_err(|e| Error::failed("cannot use a part of the log again", e))?;
+    }
+    Ok(())
+}
+
+/// Writes a sheet into tables, which are safe when this returns.
+pub fn into_tables(db: &Database, spaces: &Keyspaces, sheet: &Sheet) -> Result<(), Error> {
+    let write = |space: Space| {
+        let mut entries = sheet.all(space).peekable();
+        if entries.peek().is_none() {
+            return Ok(());
+        }
+        let mut tables = spaces.of(space).start_ingestion()?;
+        for (key, value) in entries {
+            match value {
+                Some(value) => tables.write(key.clone(), value.clone())?,
+                None => tables.write_tombstone(key.clone())?,
+            }
+        }
+        tables.finish()
+    };
+    Space::SETTLED.into_iter().try_for_each(write).map_err(failed)?;
+    // Says whether fjall's worker is still at work.
+    db.persist(PersistMode::Buffer).map_err(failed)
+}
+
+fn failed(error: fjall::Error) -> Error {
+    match error {
+        fjall::Error::Io(e) | fjall::Error::Storage(fjall::LsmError::Io(e)) => Error::failed("cannot write tables", e),
+        e => Error::failed("cannot write tables", e),
+    }
+}
