@@ -59,11 +59,11 @@ pub async fn open(config: &Config, surroundings: &Surroundings) -> Result<Opened
 fn embedded(config: &Config, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Embedded, StartError> {
     let mib = |count: u64| count.saturating_mul(1024 * 1024);
     let options = Options {
-        dir: config.data_dir.clone(),
         cache_bytes: mib(config.store.cache_mb),
         reserve_bytes: mib(config.store.reserve_mb),
         acknowledge_before_fsync: surroundings.acknowledge_before_fsync,
         callers: tokio::runtime::Handle::try_current().ok(),
+        ..Options::new(&config.data_dir)
     };
     let observer = Arc::new(CommitMetrics(Arc::clone(metrics)));
     let tables = crate::app::tables(config.stage.as_str());
