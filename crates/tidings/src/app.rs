@@ -113,6 +113,8 @@ pub struct Surroundings {
     pub ids: Arc<dyn IdSource>,
     /// Only for the crash tests' negative control.
     pub acknowledge_before_fsync: bool,
+    /// Only for the crash tests: when commits go into tables, if not at the usual size.
+    pub sheet_bytes: Option<usize>,
     /// Only for `bench`: a file that `POST /limit` appends to.
     pub limit_file: Option<PathBuf>,
     /// Reads the configuration anew for a reload; absent, there is none.

@@ -71,10 +71,11 @@ struct SheetKey {
 
 impl SheetKey {
     fn new(key: Slice) -> Self {
-        let mut start = [0; 16];
-        for (place, byte) in start.iter_mut().zip(&*key) {
-            *place = *byte;
-        }
+        let start = key.first_chunk().copied().unwrap_or_else(|| {
+            let mut start = [0; 16];
+            start.iter_mut().zip(&*key).for_each(|(place, byte)| *place = *byte);
+            start
+        });
         Self { start: u128::from_be_bytes(start), key }
     }
 }

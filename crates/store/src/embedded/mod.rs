@@ -45,7 +45,7 @@ use crate::item::{Item, Key};
 use crate::query::{Page, Query};
 use crate::table::Table;
 use crate::write::Write;
-use crate::{Error, Health, Store};
+use crate::{Error, Health, Store, limits};
 use absent::Absent;
 use commit::{Committer, Request};
 use front::{Front, Sheet, Space};
@@ -59,6 +59,8 @@ const IDS_PREFIX: &[u8] = b"\0\0id/";
 
 /// Transactions that may wait for the committer; more callers than that wait to hand theirs in.
 const QUEUE: usize = 4096;
+/// Items of a query that are read in one go: commits wait for it.
+const STRETCH: usize = 100;
 /// How often the high-water mark follows the commits.
 const HIGH_WATER_EVERY: Duration = Duration::from_secs(1);
 
@@ -309,9 +311,24 @@ impl Store for Embedded {
     async fn query(&self, table: &Table, query: &Query) -> Result<Page, Error> {
         let ids = self.shared.tables.ids(table)?;
         let now = self.shared.clock.now().as_second();
-        let front = self.shared.front();
-        let view = View::new(&front, &self.db, &self.spaces);
-        Reader { view: &view, now }.query(table, ids, query)
+        let mut stretch = Query { limit: query.limit.min(STRETCH), ..query.clone() };
+        let (mut page, mut bytes) = (Page::default(), 0);
+        loop {
+            let front = self.shared.front();
+            let view = View::new(&front, &self.db, &self.spaces);
+            let found = Reader { view: &view, now, bytes }.query(table, ids, &stretch)?;
+            drop(view);
+            drop(front);
+            let left = query.limit.saturating_sub(page.items.len() + found.items.len());
+            let goes_on = found.next.is_some() && left > 0;
+            bytes += if goes_on { found.items.iter().map(Item::size).sum() } else { 0 };
+            page.items.extend(found.items);
+            if !goes_on || bytes >= limits::PAGE_BYTES {
+                page.next = found.next;
+                return Ok(page);
+            }
+            stretch = Query { limit: left.min(STRETCH), after: found.next, ..stretch };
+        }
     }
 
     async fn transact(&self, writes: Vec<Write>) -> Result<(), Error> {

@@ -17,6 +17,8 @@ use crate::{Error, limits};
 pub struct Reader<'a> {
     pub view: &'a View<'a>,
     pub now: i64,
+    /// Bytes that the page has already.
+    pub bytes: usize,
 }
 
 impl Reader<'_> {
@@ -82,7 +84,7 @@ impl Reader<'_> {
         read: impl Fn(T) -> Result<Option<Item>, Error>,
     ) -> Result<Page, Error> {
         let mut page = Page::default();
-        let mut bytes = 0;
+        let mut bytes = self.bytes;
         for entry in entries {
             let Some(item) = read(entry)? else { continue };
             if table.is_expired(&item, self.now) {

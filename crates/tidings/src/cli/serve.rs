@@ -38,6 +38,9 @@ pub struct Arguments {
     /// For the crash tests: acknowledge before the fsync, which loses data when the power goes
     #[arg(long, hide = true)]
     unsafe_acknowledge_before_fsync: bool,
+    /// For the crash tests: commits go into tables when so many bytes of them are in memory
+    #[arg(long, value_name = "BYTES", hide = true)]
+    sheet_bytes: Option<usize>,
 }
 
 pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
@@ -65,6 +68,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
         clock: Arc::new(SystemClock::default()),
         ids: Arc::new(SystemIds::default()),
         acknowledge_before_fsync: arguments.unsafe_acknowledge_before_fsync,
+        sheet_bytes: arguments.sheet_bytes,
         limit_file: arguments.limit_file,
         reload: Some(reload_source(arguments.config, arguments.listen, config.data_dir.clone(), arguments.demo)),
         // The demo brings its own.

@@ -58,12 +58,14 @@ pub async fn open(config: &Config, surroundings: &Surroundings) -> Result<Opened
 
 fn embedded(config: &Config, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Embedded, StartError> {
     let mib = |count: u64| count.saturating_mul(1024 * 1024);
+    let usual = Options::new(&config.data_dir);
     let options = Options {
+        sheet_bytes: surroundings.sheet_bytes.unwrap_or(usual.sheet_bytes),
         cache_bytes: mib(config.store.cache_mb),
         reserve_bytes: mib(config.store.reserve_mb),
         acknowledge_before_fsync: surroundings.acknowledge_before_fsync,
         callers: tokio::runtime::Handle::try_current().ok(),
-        ..Options::new(&config.data_dir)
+        ..usual
     };
     let observer = Arc::new(CommitMetrics(Arc::clone(metrics)));
     let tables = crate::app::tables(config.stage.as_str());

@@ -21,6 +21,7 @@ fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         ids: Arc::new(SystemIds::default()),
         acknowledge_before_fsync: false,
+        sheet_bytes: None,
         limit_file: None,
         reload: None,
         sample: false,

@@ -233,6 +233,7 @@ pub fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         ids: Arc::new(SystemIds::default()),
         acknowledge_before_fsync: false,
+        sheet_bytes: None,
         limit_file: None,
         reload: None,
         // Tests make what they want to see.
