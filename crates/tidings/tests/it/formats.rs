@@ -1,5 +1,6 @@
 //! What an older Tidings wrote. `golden/format-1` was made by the last program of store format 1: a data directory after
-//! a stop in order, a backup of the same, and the token that opens it.
+//! a stop in order, a backup of the same, and the token that opens it. `golden/format-2` is the same directory as the last
+//! program of format 2 left it: it opened it, took five events more, and was killed.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,28 +12,29 @@ use crate::support::process::run;
 use crate::support::{Client, TestServer};
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden/format-1").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden").join(name)
 }
 
 /// A server over what `fill` puts into its data directory.
 async fn over(fill: impl FnOnce(&Path)) -> TestServer {
     TestServer::start_with(|config| {
         fill(&config.data_dir);
-        std::fs::copy(golden("token"), config.data_dir.join("admin.token")).unwrap();
+        std::fs::copy(golden("format-1/token"), config.data_dir.join("admin.token")).unwrap();
     })
     .await
 }
 
-fn unpacked(into: &Path) {
+fn unpacked(format: u32, into: &Path) {
     let mut command = Command::new("tar");
-    assert!(command.arg("-xzf").arg(golden("data.tar.gz")).arg("-C").arg(into).status().unwrap().success());
-    assert_eq!(std::fs::read_to_string(into.join("FORMAT")).unwrap(), "1\n");
+    let packed = golden(&format!("format-{format}/data.tar.gz"));
+    assert!(command.arg("-xzf").arg(packed).arg("-C").arg(into).status().unwrap().success());
+    assert_eq!(std::fs::read_to_string(into.join("FORMAT")).unwrap(), format!("{format}\n"));
 }
 
 fn restored(into: &Path) {
     let directory = tempfile::tempdir().unwrap();
     let mut backup = Vec::new();
-    let packed = std::fs::File::open(golden("backup.gz")).unwrap();
+    let packed = std::fs::File::open(golden("format-1/backup.gz")).unwrap();
     flate2::read::GzDecoder::new(packed).read_to_end(&mut backup).unwrap();
     assert!(backup.starts_with(b"tidings backup 1\n"));
     std::fs::write(directory.path().join("old"), backup).unwrap();
@@ -74,7 +76,7 @@ async fn holds_everything(server: &TestServer) {
 
 async fn goes_on(server: TestServer) {
     holds_everything(&server).await;
-    assert_eq!(std::fs::read_to_string(server.data_dir().join("FORMAT")).unwrap(), "2\n");
+    assert_eq!(std::fs::read_to_string(server.data_dir().join("FORMAT")).unwrap(), "3\n");
     let client = server.client();
     // It is a duplicate, and what is new is stored beside it, found by the old rule, and there after a restart.
     let again = json!({ "eventId": "old-1", "eventType": "old.kind", "source": "format-1" });
@@ -102,7 +104,14 @@ async fn goes_on(server: TestServer) {
 // SX-23: an older format is read, and goes on as this one.
 #[tokio::test]
 async fn a_data_directory_of_format_1_is_opened_and_goes_on() {
-    goes_on(over(unpacked).await).await;
+    goes_on(over(|data| unpacked(1, data)).await).await;
+}
+
+#[tokio::test]
+async fn a_data_directory_of_format_2_is_opened_and_goes_on() {
+    let server = over(|data| unpacked(2, data)).await;
+    assert_eq!(sorted(&server.client(), "type=two").await, expected("two", 5), "what was in the journal");
+    goes_on(server).await;
 }
 
 #[tokio::test]
@@ -115,7 +124,7 @@ async fn a_backup_of_format_1_is_restored_and_goes_on() {
 async fn an_update_that_was_broken_off_is_carried_on() {
     for begun in [&["tables"][..], &["tables", "v0"], &[]] {
         let server = over(|data| {
-            unpacked(data);
+            unpacked(1, data);
             std::fs::write(data.join("FORMAT"), "2\n").unwrap();
             let keyspace = data.join("store/keyspaces/3");
             assert!(!keyspace.exists(), "format 1 has two");
