@@ -1,7 +1,7 @@
 //! JSON at the door: well-formed, not too deep, and the top-level fields of an object without a tree.
 
 use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::limits::JSON_DEPTH;
@@ -77,6 +77,7 @@ fn may_mean_nothing(bytes: &[u8]) -> bool {
 /// Checks a JSON string from after its quote; gives where it ends.
 fn check_text(bytes: &[u8], mut at: usize) -> Result<usize, BadJson> {
     loop {
+        at = find_stop(bytes, at);
         match bytes.get(at) {
             None | Some(b'"') => return Ok(at + 1),
             Some(b'\\') => match escaped(bytes, at) {
@@ -102,12 +103,41 @@ fn check_number(text: &str, at: usize) -> Result<usize, BadJson> {
     let rest = text.get(at..).unwrap_or_default();
     let end = rest.find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-' | 'e' | 'E')).unwrap_or(rest.len());
     let number = rest.get(..end).unwrap_or_default();
-    if number.parse::<f64>().is_ok_and(f64::is_finite) {
+    // What is short and has no exponent is within every double's range.
+    let is_short = number.len() <= 300 && !number.contains(['e', 'E']);
+    if is_short || number.parse::<f64>().is_ok_and(f64::is_finite) {
         return Ok(at + end);
     }
     let shown: String = number.chars().take(40).collect();
     let dots = if shown.len() < number.len() { "…" } else { "" };
     Err(BadJson(format!("has the number {shown}{dots}, which is too large")))
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// The first quote, backslash or control character from `at` on; eight bytes at a time.
+#[inline]
+pub(crate) fn find_stop(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*chunk);
+        // The classic test for a zero byte. Borrows only disturb bytes above a true hit, so the lowest hit is right.
+        let zero = |word: u64| word.wrapping_sub(ONES) & !word;
+        let below_space = word.wrapping_sub(ONES * 0x20) & !word;
+        let hits =
+            (zero(word ^ (ONES * u64::from(b'"'))) | zero(word ^ (ONES * u64::from(b'\\'))) | below_space) & HIGHS;
+        if hits != 0 {
+            return at + (hits.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while let Some(byte) = bytes.get(at) {
+        if matches!(byte, b'"' | b'\\' | 0..=0x1f) {
+            break;
+        }
+        at += 1;
+    }
+    at
 }
 
 /// How many brackets open in a text, wherever they stand.
@@ -140,25 +170,68 @@ pub fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, BadJson> {
 #[derive(Debug)]
 pub struct Fields<'a>(pub Vec<(std::borrow::Cow<'a, str>, &'a RawValue)>);
 
+/// Fields that most objects have room for from the start.
+const ROOM: usize = 12;
+
 impl<'de> Deserialize<'de> for Fields<'de> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Fields<'de>;
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut fields = Fields(Vec::with_capacity(ROOM));
+        Filled(&mut fields).deserialize(deserializer)?;
+        Ok(fields)
+    }
+}
 
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
+/// Puts the fields of an object in place of those that are there.
+struct Filled<'a, 'de>(&'a mut Fields<'de>);
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
-                let mut fields = Vec::with_capacity(12);
-                while let Some(BorrowedName(name)) = map.next_key()? {
-                    fields.push((name, map.next_value()?));
-                }
-                Ok(Fields(fields))
-            }
+impl<'de> DeserializeSeed<'de> for Filled<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Filled<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Fields(fields) = self.0;
+        fields.clear();
+        while let Some(BorrowedName(name)) = map.next_key()? {
+            fields.push((name, map.next_value()?));
         }
-        deserializer.deserialize_map(Collect)
+        Ok(())
+    }
+}
+
+/// Hands over the fields of each object in an array, one after the other, until one is refused. None is kept: an array of
+/// many takes no more memory than its largest.
+pub fn each_object<'a>(text: &'a str, take: impl FnMut(&Fields<'a>) -> Result<(), BadJson>) -> Result<(), BadJson> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let read = deserializer.deserialize_seq(Each(take)).and_then(|()| deserializer.end());
+    read.map_err(|e| BadJson(format!("the JSON is not acceptable: {e}")))
+}
+
+struct Each<F>(F);
+
+impl<'de, F: FnMut(&Fields<'de>) -> Result<(), BadJson>> Visitor<'de> for Each<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an array of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut array: A) -> Result<(), A::Error> {
+        let mut fields = Fields(Vec::with_capacity(ROOM));
+        while array.next_element_seed(Filled(&mut fields))?.is_some() {
+            (self.0)(&fields).map_err(A::Error::custom)?;
+        }
+        Ok(())
     }
 }
 
@@ -222,5 +295,23 @@ mod tests {
         assert_eq!(shown, [("a\n", "1.50"), ("b", r#"{"x" : [ ]}"#)]);
         assert!(parse::<Fields>("[]").is_err());
         assert!(parse::<Fields>("{} x").is_err());
+    }
+
+    #[test]
+    fn objects_of_an_array_come_one_after_the_other() {
+        let names = |text: &str| {
+            let mut names = Vec::new();
+            let read = each_object(text, |fields| {
+                names.push(fields.0.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>());
+                if names.len() > 2 { Err(BadJson("no more".to_owned())) } else { Ok(()) }
+            });
+            (read.is_ok(), names.concat())
+        };
+        assert_eq!(names(r#" [{"a":1,"b":[]}, {"\u0063":{}}] "#), (true, ["a", "b", "c"].map(String::from).to_vec()));
+        assert_eq!(names("[]"), (true, Vec::new()));
+        assert_eq!(names("[{},{},{},{}]"), (false, Vec::new()));
+        for bad in ["{}", "[{}", "[{}] x", "[{},]", "[1]", "[{},[]]"] {
+            assert!(!names(bad).0, "{bad}");
+        }
     }
 }

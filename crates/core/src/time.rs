@@ -79,15 +79,27 @@ pub fn iso_millis(at: Timestamp) -> String {
 /// `2026-11-15T12:34:56.789012Z`: UTC with exactly six decimals, so that text order is time order.
 #[must_use]
 pub fn iso_micros(at: Timestamp) -> String {
+    let mut text = String::with_capacity(ISO_MICROS);
+    push_iso_micros(&mut text, at);
+    text
+}
+
+/// Characters of [`iso_micros`].
+pub const ISO_MICROS: usize = 27;
+
+/// Appends what [`iso_micros`] gives.
+pub fn push_iso_micros(out: &mut String, at: Timestamp) {
     match u64::try_from(at.as_microsecond()) {
         // A fraction of a microsecond before 1970 counts as 0, and is not.
-        Ok(micros) if at >= Timestamp::UNIX_EPOCH => since_1970(micros),
-        _ => format!("{at:.6}"),
+        Ok(micros) if at >= Timestamp::UNIX_EPOCH => {
+            out.push_str(std::str::from_utf8(&since_1970(micros)).unwrap_or_default());
+        }
+        _ => out.push_str(&format!("{at:.6}")),
     }
 }
 
 /// The same text, put together by hand: every event has its time written more than once.
-fn since_1970(micros: u64) -> String {
+fn since_1970(micros: u64) -> [u8; ISO_MICROS] {
     let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Counted from the first of March of the year 0, a leap day is the last of its year, and a year of its era.
@@ -98,23 +110,19 @@ fn since_1970(micros: u64) -> String {
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
     let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let mut text = *b"0000-00-00T00:00:00.000000Z";
-    let parts = [
-        (0, 4, era * 400 + year + next),
-        (5, 2, month),
-        (8, 2, day),
-        (11, 2, second / 3600),
-        (14, 2, second / 60 % 60),
-        (17, 2, second % 60),
-        (20, 6, micros),
-    ];
-    for (start, len, mut value) in parts {
-        for digit in text.iter_mut().skip(start).take(len).rev() {
-            *digit += u8::try_from(value % 10).unwrap_or(0);
-            value /= 10;
-        }
-    }
-    std::str::from_utf8(&text).unwrap_or_default().to_owned()
+    let year = era * 400 + year + next;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    // The last decimal of the quotient.
+    let digit = |value: u64, by: u64| b'0' + (value / by % 10) as u8;
+    let [y1, y2, y3, y4] = [1000, 100, 10, 1].map(|by| digit(year, by));
+    let [f1, f2, f3, f4, f5, f6] = [100_000, 10_000, 1000, 100, 10, 1].map(|by| digit(micros, by));
+    let two = |value: u64| [digit(value, 10), digit(value, 1)];
+    let ([m1, m2], [d1, d2]) = (two(month), two(day));
+    let ([h1, h2], [n1, n2], [s1, s2]) = (two(hour), two(minute), two(second));
+    [
+        y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2, b'.', f1, f2, f3, f4, f5,
+        f6, b'Z',
+    ]
 }
 
 #[cfg(test)]

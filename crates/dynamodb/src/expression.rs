@@ -238,7 +238,7 @@ pub fn key_condition(table: &Table, index: Option<&Index>, query: &Query, with: 
 
 #[cfg(test)]
 mod tests {
-    use Condition::{All, Any, Differs, Equals, Exists, Less, NotExists};
+    use Condition::{All, Differs, Equals, Exists, Less, NotExists};
     use tidings_store::KeyKind;
 
     use super::*;
@@ -289,10 +289,10 @@ mod tests {
     fn parentheses_stand_where_they_are_needed_and_nowhere_else() {
         for (condition, expected) in [
             (All(vec![is("a", "1"), is("b", "2")]), "a = 1 AND b = 2"),
-            (Any(vec![is("a", "1"), All(vec![is("b", "2"), is("c", "3")])]), "a = 1 OR b = 2 AND c = 3"),
-            (All(vec![is("a", "1"), Any(vec![is("b", "2"), is("c", "3")])]), "a = 1 AND (b = 2 OR c = 3)"),
-            (All(vec![Any(vec![All(vec![is("a", "1")])])]), "a = 1"),
-            (All(vec![Any(vec![is("a", "1"), is("b", "2")])]), "a = 1 OR b = 2"),
+            (Condition::any(vec![is("a", "1"), All(vec![is("b", "2"), is("c", "3")])]), "a = 1 OR b = 2 AND c = 3"),
+            (All(vec![is("a", "1"), Condition::any(vec![is("b", "2"), is("c", "3")])]), "a = 1 AND (b = 2 OR c = 3)"),
+            (All(vec![Condition::any(vec![All(vec![is("a", "1")])])]), "a = 1"),
+            (All(vec![Condition::any(vec![is("a", "1"), is("b", "2")])]), "a = 1 OR b = 2"),
         ] {
             assert_eq!(shown(&table(), &condition), expected);
         }
@@ -305,11 +305,11 @@ mod tests {
         for (condition, expected) in [
             (Condition::None, "nothing"),
             (All(Vec::new()), "nothing"),
-            (Any(Vec::new()), never),
-            (All(vec![is("a", "1"), Any(Vec::new())]), never),
-            (Any(vec![is("a", "1"), All(Vec::new())]), "nothing"),
+            (Condition::any(Vec::new()), never),
+            (All(vec![is("a", "1"), Condition::any(Vec::new())]), never),
+            (Condition::any(vec![is("a", "1"), All(Vec::new())]), "nothing"),
             (All(vec![is("a", "1"), unordered()]), never),
-            (Any(vec![is("a", "1"), All(vec![is("b", "1"), unordered()])]), "a = 1"),
+            (Condition::any(vec![is("a", "1"), All(vec![is("b", "1"), unordered()])]), "a = 1"),
             (All(vec![is("a", "1"), Condition::None]), "a = 1"),
         ] {
             assert_eq!(shown(&table(), &condition), expected, "{condition:?}");
@@ -327,7 +327,7 @@ mod tests {
             (NotExists, "ttl <= 100 OR attribute_not_exists(id)"),
             (is("a", "1"), "NOT ttl <= 100 AND a = 1"),
             (Differs("a".into(), "1".into()), "ttl <= 100 OR a <> 1"),
-            (Any(vec![is("a", "1"), is("a", "2")]), "NOT ttl <= 100 AND (a = 1 OR a = 2)"),
+            (Condition::any(vec![is("a", "1"), is("a", "2")]), "NOT ttl <= 100 AND (a = 1 OR a = 2)"),
         ] {
             assert_eq!(shown(&table, &condition), expected);
         }

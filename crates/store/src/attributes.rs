@@ -18,6 +18,12 @@ impl Attributes {
         Self(Vec::new())
     }
 
+    /// Room for so many.
+    #[must_use]
+    pub fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
     /// These in their order; of those with one name the last. However many there are: somebody else may have named them.
     pub(crate) fn from_vec(mut entries: Vec<(Name, Value)>) -> Self {
         if !entries.is_sorted_by(|(a, _), (b, _)| a < b) {
@@ -52,16 +58,16 @@ impl Attributes {
     pub fn insert(&mut self, name: impl Into<Name>, value: impl Into<Value>) -> Option<Value> {
         let (name, value) = (name.into(), value.into());
         // Who names them in their order is done at once.
-        let place = match self.0.last() {
-            Some((last, _)) if **last >= *name => self.place(&name),
-            _ => Err(self.0.len()),
-        };
-        match place {
+        if self.0.last().is_none_or(|(last, _)| **last < *name) {
+            if self.0.capacity() == 0 {
+                self.0.reserve_exact(ROOM);
+            }
+            self.0.push((name, value));
+            return None;
+        }
+        match self.place(&name) {
             Ok(place) => self.0.get_mut(place).map(|(_, old)| std::mem::replace(old, value)),
             Err(place) => {
-                if self.0.is_empty() {
-                    self.0.reserve_exact(ROOM);
-                }
                 self.0.insert(place, (name, value));
                 None
             }

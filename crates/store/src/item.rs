@@ -55,6 +55,12 @@ impl Item {
         Self::default()
     }
 
+    /// One with room for so many attributes and no more, where their number is known.
+    #[must_use]
+    pub fn with_room(count: usize) -> Self {
+        Self(Attributes::with_capacity(count))
+    }
+
     /// Sets an attribute and hands the item back, to write items in one expression.
     #[must_use]
     pub fn with(mut self, name: impl Into<Name>, value: impl Into<Value>) -> Self {

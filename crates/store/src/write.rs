@@ -1,6 +1,7 @@
 //! Writes, the conditions they carry, and the rules every transaction must keep.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::attributes::Attributes;
 use crate::item::{Item, Key, Name, Value};
@@ -53,10 +54,16 @@ pub enum Condition {
     HasAttribute(Name),
     LacksAttribute(Name),
     All(Vec<Condition>),
-    Any(Vec<Condition>),
+    /// Shared: many writes of one request may be on the same condition.
+    Any(Arc<[Condition]>),
 }
 
 impl Condition {
+    #[must_use]
+    pub fn any(conditions: Vec<Self>) -> Self {
+        Self::Any(conditions.into())
+    }
+
     /// Whether the condition holds of `item` (`None`: there is no such item).
     #[must_use]
     pub fn holds(&self, item: Option<&Item>) -> bool {

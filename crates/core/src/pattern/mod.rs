@@ -3,7 +3,8 @@
 //! [`Pattern`] is one checked and compiled pattern. [`RuleSet`] holds many and finds those that match an event in one
 //! walk over its text. The way of a pattern: `json` reads it, `compile` and `operators` check it and lay it out as
 //! fields and combinations. The way of an event: `scan` and `walk` note the leaves at the paths in `paths`, `index`
-//! calls up candidates, `verify` decides. `naive` decides the same from a parsed event, plainly.
+//! calls up candidates, `verify` decides; `sieve` spares most events all of it. `naive` decides the same from a parsed
+//! event, plainly.
 //!
 //! # What matches
 //!
@@ -43,6 +44,7 @@ mod paths;
 mod predicate;
 mod ruleset;
 mod scan;
+mod sieve;
 mod verify;
 mod walk;
 mod wildcard;

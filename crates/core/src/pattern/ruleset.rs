@@ -10,6 +10,7 @@ use super::compile::{Combinations, Compiled};
 use super::index::{self, Buffers, Guard, Key, Posting, RuleId, Verdict};
 use super::paths::{NodeId, Paths};
 use super::predicate::Field;
+use super::sieve::Sieve;
 use super::verify::{self, FieldNodes, Seen};
 use super::walk::{Leaf, Record, Value, walk};
 use super::{EventError, Pattern};
@@ -28,6 +29,7 @@ pub struct RuleSet<K> {
     ids: FxHashMap<K, RuleId>,
     /// Nodes under which rules wait for a path to be absent.
     absent: BTreeSet<NodeId>,
+    sieve: Sieve,
 }
 
 /// Working memory for matching. One for each thread; it may be used with any rule set.
@@ -78,6 +80,7 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
             free: Vec::new(),
             ids: FxHashMap::default(),
             absent: BTreeSet::new(),
+            sieve: Sieve::default(),
         }
     }
 
@@ -98,6 +101,7 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
             (self.rules.len() - 1) as RuleId
         });
         let pattern = Arc::clone(&pattern.compiled);
+        self.sieve.add(&pattern);
         let nodes = verify::acquire(&pattern, &mut self.paths);
         let posted = self.best_fields(&pattern, &nodes);
         let proven = match posted {
@@ -128,11 +132,18 @@ impl<K: Clone + Eq + Hash + Ord> RuleSet<K> {
             self.unpost(field, nodes, rule);
         }
         verify::release(&pattern, &mut self.paths);
+        self.sieve.remove(&pattern);
         if let Some(name) = self.names.get_mut(rule as usize) {
             *name = None;
         }
         self.free.push(rule);
         true
+    }
+
+    /// Whether a rule may match an event with this text, and nothing else, as its `eventType`. If not, [`RuleSet::matches`]
+    /// would find none, which takes far longer.
+    pub fn may_match(&self, event_type: &str) -> bool {
+        self.sieve.passes(event_type)
     }
 
     /// The ids of all rules that match an event, each once, in order.

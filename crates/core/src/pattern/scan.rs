@@ -5,6 +5,7 @@
 
 use super::EventError;
 use super::limits::MAX_EVENT_DEPTH;
+use crate::json::find_stop;
 
 pub(super) struct Scanner<'a> {
     text: &'a str,
@@ -186,31 +187,4 @@ impl<'a> Scanner<'a> {
             }
         }
     }
-}
-
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGHS: u64 = 0x8080_8080_8080_8080;
-
-/// The first quote, backslash or control character from `at` on; eight bytes at a time.
-#[inline]
-fn find_stop(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-        let word = u64::from_le_bytes(*chunk);
-        // The classic test for a zero byte. Borrows only disturb bytes above a true hit, so the lowest hit is right.
-        let zero = |word: u64| word.wrapping_sub(ONES) & !word;
-        let below_space = word.wrapping_sub(ONES * 0x20) & !word;
-        let hits =
-            (zero(word ^ (ONES * u64::from(b'"'))) | zero(word ^ (ONES * u64::from(b'\\'))) | below_space) & HIGHS;
-        if hits != 0 {
-            return at + (hits.trailing_zeros() / 8) as usize;
-        }
-        at += 8;
-    }
-    while let Some(byte) = bytes.get(at) {
-        if matches!(byte, b'"' | b'\\' | 0..=0x1f) {
-            break;
-        }
-        at += 1;
-    }
-    at
 }

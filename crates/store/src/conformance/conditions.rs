@@ -3,7 +3,7 @@
 use super::suite::{Suite, row};
 use crate::error::FailedCondition;
 use crate::{Change, Condition, Item, Key, Query, Value, Write};
-use Condition::{All, Any, Differs, Equals, Exists, Greater, HasAttribute, LacksAttribute, Less, NotExists};
+use Condition::{All, Differs, Equals, Exists, Greater, HasAttribute, LacksAttribute, Less, NotExists};
 
 fn equals(name: &'static str, value: impl Into<Value>) -> Condition {
     Equals(name.into(), value.into())
@@ -117,21 +117,21 @@ pub async fn every_condition_holds_when_it_should(suite: &Suite) {
 }
 
 pub async fn conditions_nest(suite: &Suite) {
-    let (yes, no) = (|| equals("n", 5), || equals("n", 6));
+    let (yes, no, any) = (|| equals("n", 5), || equals("n", 6), Condition::any);
     let cases = vec![
         (All(vec![yes(), equals("s", "m")]), true, false),
         (All(vec![yes(), no()]), false, false),
-        (Any(vec![no(), yes()]), true, false),
-        (Any(vec![no(), equals("s", "x")]), false, false),
-        (Any(vec![NotExists, yes()]), true, true),
-        (All(vec![Any(vec![no(), yes()]), Any(vec![yes(), no()])]), true, false),
-        (Any(vec![All(vec![yes(), no()]), All(vec![no(), yes()])]), false, false),
-        (Any(vec![All(vec![NotExists]), All(vec![Any(vec![All(vec![yes()])])])]), true, true),
+        (any(vec![no(), yes()]), true, false),
+        (any(vec![no(), equals("s", "x")]), false, false),
+        (any(vec![NotExists, yes()]), true, true),
+        (All(vec![any(vec![no(), yes()]), any(vec![yes(), no()])]), true, false),
+        (any(vec![All(vec![yes(), no()]), All(vec![no(), yes()])]), false, false),
+        (any(vec![All(vec![NotExists]), All(vec![any(vec![All(vec![yes()])])])]), true, true),
         (All(vec![greater("n", 4), less("n", 6), HasAttribute("s".into()), LacksAttribute("x".into())]), true, false),
         (All(vec![Condition::None, yes()]), true, false),
-        (Any(vec![Condition::None, no()]), true, true),
+        (any(vec![Condition::None, no()]), true, true),
         (All(Vec::new()), true, true),
-        (Any(Vec::new()), false, false),
+        (any(Vec::new()), false, false),
     ];
     check_all(suite, cases).await;
 }

@@ -109,7 +109,7 @@ pub async fn an_update_of_an_expired_item_obeys_its_condition(suite: &Suite) {
         (Condition::NotExists, true),
         (Condition::LacksAttribute("rank".into()), true),
         (Condition::Differs("rank".into(), 1.into()), true),
-        (Condition::Any(vec![Condition::Exists, Condition::NotExists]), true),
+        (Condition::any(vec![Condition::Exists, Condition::NotExists]), true),
         (Condition::Exists, false),
         (Condition::Equals("rank".into(), 1.into()), false),
         (Condition::HasAttribute("count".into()), false),

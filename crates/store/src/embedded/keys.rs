@@ -92,22 +92,32 @@ pub fn index_entry(index: u16, entry: &Key, own: &Key, same_sort: bool) -> Vec<u
 /// The index entry of an item that has been checked, or `None` if the item is not in the index. With the `same_sort`
 /// the sort key stands there once.
 pub fn index_entry_of_item(id: u16, index: &Index, item: &Item, own: &OwnKey<'_>, same_sort: bool) -> Option<Slice> {
-    built(|out| {
-        out.extend(id.to_be_bytes());
-        put_value(out, item.get(&index.partition.0)?)?;
-        let (partition, sort) = own.parts();
-        if same_sort {
-            out.extend_from_slice(sort);
-            out.extend_from_slice(partition);
-            return Some(());
-        }
-        if let Some((sort, _)) = &index.sort {
-            put_value(out, item.get(sort)?)?;
-        }
-        out.extend_from_slice(partition);
+    built(|out| put_index_entry(out, id, index, item, own, same_sort))
+}
+
+/// Appends the same; if there is none, what was appended is of no use.
+pub fn put_index_entry(
+    out: &mut Vec<u8>,
+    id: u16,
+    index: &Index,
+    item: &Item,
+    own: &OwnKey<'_>,
+    same_sort: bool,
+) -> Option<()> {
+    out.extend(id.to_be_bytes());
+    put_value(out, item.get(&index.partition.0)?)?;
+    let (partition, sort) = own.parts();
+    if same_sort {
         out.extend_from_slice(sort);
-        Some(())
-    })
+        out.extend_from_slice(partition);
+        return Some(());
+    }
+    if let Some((sort, _)) = &index.sort {
+        put_value(out, item.get(sort)?)?;
+    }
+    out.extend_from_slice(partition);
+    out.extend_from_slice(sort);
+    Some(())
 }
 
 /// The key of an item in bytes, taken apart.

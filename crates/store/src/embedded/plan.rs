@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use byteview::ByteView;
 use fjall::Slice;
 use rustc_hash::FxHashSet;
 
@@ -35,8 +36,8 @@ pub struct Step {
 pub enum Action {
     /// Store this; everything about it is known.
     Put(Stored),
-    /// What will be stored depends on what is there.
-    Update(Write),
+    /// What will be stored depends on what is there. Kept elsewhere, for it is much larger than the others.
+    Update(Box<Write>),
     Delete,
     Check,
 }
@@ -76,7 +77,7 @@ pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
             }
             Write::Update { ref table, ref key, ref condition, .. } => {
                 let item_key = keys::item(ids.table, key);
-                (table.clone(), condition.clone(), item_key, Action::Update(write))
+                (table.clone(), condition.clone(), item_key, Action::Update(Box::new(write)))
             }
             Write::Delete { table, key, condition } => (table, condition, keys::item(ids.table, &key), Action::Delete),
             Write::Check { table, key, condition } => (table, condition, keys::item(ids.table, &key), Action::Check),
@@ -107,7 +108,8 @@ fn named_twice(steps: &[Step]) -> Option<&Table> {
     steps.iter().find(|step| !seen.insert(&*step.item_key)).map(|step| &step.table)
 }
 
-/// The bytes of the key of an item, which has been checked.
+/// The bytes of the key of an item, which has been checked. They have a place of their own in memory: keys are compared
+/// far more often than items are read, and stand closer together without them.
 pub fn item_key(table: &Table, ids: &TableIds, item: &Item) -> Result<Slice, Error> {
     let key = keys::of_item(ids.table, table, item);
     key.ok_or_else(|| Error::Corrupt(format!("an item of {} lacks its key", table.name())))
@@ -120,7 +122,7 @@ pub fn stored(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item, size:
         codec::encode_into(out, item, size);
         Some(())
     };
-    let bytes = built(encode).unwrap_or_else(|| Slice::from([]));
+    let bytes = built(encode).unwrap_or_default();
     for entry in entries.iter_mut().filter(|entry| bytes.len() <= entry.whole_bytes) {
         entry.value = bytes.clone();
     }
@@ -134,17 +136,27 @@ pub fn entries(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item) -> R
     }
     let own = OwnKey::new(table, item_key)
         .ok_or_else(|| Error::Corrupt(format!("the key of an item of {} cannot be read", table.name())))?;
-    let mut entries = Vec::with_capacity(ids.indexes.len());
-    for (index, id) in table.indexes().iter().zip(&ids.indexes) {
-        let key = keys::index_entry_of_item(*id, index, item, &own, same_sort(table, index));
-        entries.extend(key.map(|key| {
-            let shared = list_bytes(table, index).and_then(|bytes| keys::shared_len(&key, index.partition.1, bytes));
-            // What stands in a list has no room for an item.
-            let whole_bytes = if shared.is_some() { 0 } else { index.whole_bytes };
-            Entry { key, shared, whole_bytes, value: Slice::from([]) }
-        }));
-    }
-    Ok(entries)
+    let mut found = Vec::with_capacity(ids.indexes.len());
+    // All keys in one piece of memory: they are made together, and mostly go together.
+    let keys = built(|out| {
+        for (index, id) in table.indexes().iter().zip(&ids.indexes) {
+            let start = out.len();
+            match keys::put_index_entry(out, *id, index, item, &own, same_sort(table, index)) {
+                Some(()) => found.push((index, start..out.len())),
+                None => out.truncate(start),
+            }
+        }
+        Some(())
+    });
+    let keys = ByteView::from(keys.unwrap_or_default());
+    let entry = |(index, place): (&Index, _)| {
+        let key = Slice::from(keys.slice(place));
+        let shared = list_bytes(table, index).and_then(|bytes| keys::shared_len(&key, index.partition.1, bytes));
+        // What stands in a list has no room for an item.
+        let whole_bytes = if shared.is_some() { 0 } else { index.whole_bytes };
+        Entry { key, shared, whole_bytes, value: Slice::default() }
+    };
+    Ok(found.into_iter().map(entry).collect())
 }
 
 /// Whether an index sorts by the attribute that the table sorts by.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::value::RawValue;
 use tidings_core::envelope::{self, Defaults, Envelope};
 use tidings_core::time::{self, Timestamp};
-use tidings_store::{Condition, Error, Item, Key, KeyKind, Table, Write};
+use tidings_store::{Condition, Error, Item, Key, KeyKind, Table, Value, Write};
 
 use crate::rules::Outcome;
 
@@ -47,6 +47,8 @@ pub fn days_table() -> &'static Table {
 pub const DAYS: &str = "day";
 /// Characters of a time that are its day.
 const DAY_CHARS: usize = 10;
+/// Characters of a key that tell it from others of the same instant.
+const UNIQUE_CHARS: usize = 16;
 
 /// An event and what is known of it besides.
 #[derive(Debug, Clone)]
@@ -63,7 +65,6 @@ pub struct NewEvent<'a> {
     pub json: String,
     pub received_at: Timestamp,
     pub key: EventKey,
-    pub expires_at: i64,
     /// What came of it, as JSON text, if anything did.
     pub outcome: Option<String>,
 }
@@ -78,48 +79,67 @@ pub struct EventKey {
 impl EventKey {
     /// The key of an event that happened at `at`; `unique` tells it from others of the same instant.
     #[must_use]
-    pub fn new(at: Timestamp, unique: u64) -> Self {
-        let mut at = time::iso_micros(at);
+    pub fn new(time: Timestamp, unique: u64) -> Self {
+        let mut at = String::with_capacity(time::ISO_MICROS + 1 + UNIQUE_CHARS);
+        time::push_iso_micros(&mut at, time);
         let day = at.get(..DAY_CHARS).unwrap_or(&at).to_owned();
-        // Most of a key is this; formatting takes several times as long.
-        at.reserve(17);
         at.push('#');
-        for place in (0..16).rev() {
-            let digit = u32::try_from(unique >> (4 * place) & 15).unwrap_or(0);
-            at.extend(char::from_digit(digit, 16));
-        }
+        // Most of a key is this; formatting takes several times as long.
+        let digits: [u8; UNIQUE_CHARS] = std::array::from_fn(|place| {
+            let digit = (unique >> (4 * (UNIQUE_CHARS - 1 - place)) & 15) as u8;
+            digit + if digit < 10 { b'0' } else { b'a' - 10 }
+        });
+        at.push_str(std::str::from_utf8(&digits).unwrap_or_default());
         Self { day, at }
     }
 }
 
-impl NewEvent<'_> {
-    /// The writes that store it, unless an event of the same id and source came after `duplicate_since`.
+/// When events came that are stored together, and how long they count: the same for all of them, and put into words once.
+pub struct Moment {
+    pub now: Timestamp,
+    received_at: Value,
+    expires_at: Value,
+    /// Holds unless an event of the same id and source came since.
+    unseen: Condition,
+}
+
+impl Moment {
     #[must_use]
-    pub fn writes(self, duplicate_since: Timestamp) -> [Write; 2] {
+    pub fn new(now: Timestamp, expires_at: i64, duplicate_since: Timestamp) -> Self {
+        let since = duplicate_since.as_microsecond().into();
+        Self {
+            now,
+            received_at: now.as_microsecond().into(),
+            expires_at: expires_at.into(),
+            unseen: Condition::any(vec![Condition::NotExists, Condition::Less("seen".into(), since)]),
+        }
+    }
+}
+
+impl NewEvent<'_> {
+    /// The writes that store it, unless an event of the same id and source came not long before.
+    #[must_use]
+    pub fn writes(self, moment: &Moment) -> [Write; 2] {
         let EventKey { day, at } = self.key;
         let envelope = self.envelope;
-        let unseen = Condition::Any(vec![
-            Condition::NotExists,
-            Condition::Less("seen".into(), duplicate_since.as_microsecond().into()),
-        ]);
         // In the order of their names, which spares looking for their places.
-        let id = Item::new()
+        let id = Item::with_room(5)
             .with("at", &at)
             .with("eventId", &envelope.event_id)
             .with("from", from(envelope.source.as_deref()))
-            .with("seen", self.received_at.as_microsecond())
-            .with("ttl", self.expires_at);
-        let event = Item::new()
+            .with("seen", moment.received_at.clone())
+            .with("ttl", moment.expires_at.clone());
+        let event = Item::with_room(9)
             .with("at", at)
             .with("correlationId", &envelope.correlation_id)
             .with("day", day)
             .with("event", self.json)
             .with("eventType", &envelope.event_type)
             .with_some("outcome", self.outcome)
-            .with("receivedAt", self.received_at.as_microsecond())
+            .with("receivedAt", moment.received_at.clone())
             .with_some("source", envelope.source.as_ref())
-            .with("ttl", self.expires_at);
-        [Write::put(ids_table(), id).when(unseen), Write::put(table(), event).when(Condition::Fresh)]
+            .with("ttl", moment.expires_at.clone());
+        [Write::put(ids_table(), id).when(moment.unseen.clone()), Write::put(table(), event).when(Condition::Fresh)]
     }
 }
 

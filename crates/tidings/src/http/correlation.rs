@@ -77,8 +77,19 @@ fn is_acceptable(text: &str) -> bool {
 /// The `traceparent` of a request, where its correlation id does not say the same: both are kept, and both go on.
 #[must_use]
 pub fn trace_beside<'a>(headers: &'a HeaderMap, correlation_id: &str) -> Option<&'a str> {
-    let parent = headers.get(TRACE_PARENT)?.to_str().ok().and_then(trace::parent)?;
-    (trace::trace_id(parent) != Some(&*outbound::trace::trace_of(correlation_id))).then_some(parent)
+    trace_parent(headers).filter(|parent| says_else(parent, correlation_id))
+}
+
+/// The `traceparent` of a request.
+#[must_use]
+pub fn trace_parent(headers: &HeaderMap) -> Option<&str> {
+    headers.get(TRACE_PARENT)?.to_str().ok().and_then(trace::parent)
+}
+
+/// Whether a `traceparent` says something else than a correlation id.
+#[must_use]
+pub fn says_else(parent: &str, correlation_id: &str) -> bool {
+    trace::trace_id(parent) != Some(&*outbound::trace::trace_of(correlation_id))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What handlers take and give.
 
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -17,16 +18,24 @@ use crate::tokens::Caller;
 /// A JSON answer with its status.
 pub struct Json<T>(pub StatusCode, pub T);
 
-impl<T: Serialize> IntoResponse for Json<T> {
-    fn into_response(self) -> Response {
-        match serde_json::to_vec(&self.1) {
-            Ok(body) => (self.0, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
+impl<T: Serialize> Json<T> {
+    /// The response, where one knows about how many bytes it has: no need to find out by growing.
+    pub fn sized(self, bytes: usize) -> Response {
+        let mut body = Vec::with_capacity(bytes);
+        match serde_json::to_writer(&mut body, &self.1) {
+            Ok(()) => (self.0, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
             Err(error) => {
                 tracing::error!(%error, "an answer cannot be written as JSON");
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer cannot be written")
                     .into_response()
             }
         }
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        self.sized(128)
     }
 }
 
@@ -67,6 +76,21 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
         }
         let body = Bytes::from_request(request, state).await;
         Ok(Self(body.map_err(|_| Problem::bad_request("the body cannot be read"))?))
+    }
+}
+
+/// The headers and the body of a request, taken out of it: nobody needs them twice.
+pub struct Whole {
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Whole {
+    type Rejection = BytesRejection;
+
+    async fn from_request(mut request: Request, state: &S) -> Result<Self, BytesRejection> {
+        let headers = std::mem::take(request.headers_mut());
+        Ok(Self { headers, body: Bytes::from_request(request, state).await? })
     }
 }
 

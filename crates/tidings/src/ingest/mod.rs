@@ -1,9 +1,10 @@
 //! The way in: adapters turn what comes over the wire into envelopes; `Ingest` makes each one durable, once.
 
 mod counts;
+mod noted;
 mod read;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,13 +17,14 @@ use tidings_store::{Error, FailedCondition, Item, Store, Write, limits};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use noted::{Noted, Reacted, with_outcome};
 pub use read::{Bad, Draft, Limits, Received, foreign, read_events};
 
 use crate::bus::line::LineError;
 use crate::bus::{Bus, BusError, Prepared, Sent};
 use crate::business::{event, message};
 use crate::config::Config;
-use crate::events::record::{self, EventKey, NewEvent};
+use crate::events::record::{self, EventKey, Moment, NewEvent};
 use crate::events::{Live, LiveEvent};
 use crate::http::Metrics;
 use crate::inbox;
@@ -101,7 +103,7 @@ pub struct Ingest {
     retention_seconds: i64,
     duplicate_seconds: i64,
     /// Days that are on record, and since when.
-    days: Mutex<HashMap<String, i64>>,
+    days: Mutex<BTreeMap<String, i64>>,
 }
 
 impl Ingest {
@@ -164,9 +166,9 @@ impl Ingest {
         self
     }
 
-    /// What takes a business event to its handler, or why that is not possible; empty for other events.
-    async fn forward(&self, envelope: &Envelope) -> Result<Result<Prepared, Receipt>, Error> {
-        let (Some(bus), Some(kind)) = (&self.bus, event::carried(envelope)) else { return Ok(Ok(Prepared::default())) };
+    /// What takes a business event to its handler, or why that is not possible.
+    async fn forward(&self, kind: event::Kind, envelope: &Envelope) -> Result<Result<Prepared, Receipt>, Error> {
+        let Some(bus) = &self.bus else { return Ok(Ok(Prepared::default())) };
         match bus.prepare(kind.entity(), message::of(kind, envelope)).await {
             Ok(prepared) => Ok(Ok(prepared)),
             Err(BusError::TooLarge(why)) => Ok(Err(refused(envelope, vec![FieldError::new("", why)], true))),
@@ -189,6 +191,9 @@ impl Ingest {
         if json.len() > STORED_BYTES {
             let message = format!("the event has {} bytes, at most {STORED_BYTES} can be stored", json.len());
             return Err(refused(envelope, vec![FieldError::new("", message)], true));
+        }
+        if envelope.only_type().is_some_and(|event_type| !self.rules.may_match(event_type)) {
+            return Ok((json, Vec::new()));
         }
         match self.rules.matching(&json) {
             Ok(rules) => Ok((json, rules)),
@@ -225,7 +230,7 @@ impl Ingest {
     /// Stores events with what belongs to them, each in a transaction of its own. One whose companions' conditions do
     /// not hold is an error of its own: a conflict that counts from the first of `Companions::writes`.
     pub async fn accept_each(&self, arrivals: Vec<Arrival>) -> Result<Vec<Result<Receipt, Error>>, Error> {
-        let now = self.clock.now();
+        let moment = self.moment(self.clock.now());
         self.traffic.fetch_add(arrivals.len() as u64, Ordering::Relaxed);
         let mut transactions = Vec::with_capacity(arrivals.len());
         let mut prepared = Vec::with_capacity(arrivals.len());
@@ -237,16 +242,25 @@ impl Ingest {
                     continue;
                 }
             };
-            let forwarded = match self.forward(&arrival.envelope).await? {
-                Ok(forwarded) => forwarded,
-                Err(rejected) => {
-                    prepared.push(Err(rejected));
-                    continue;
-                }
-            };
-            arrival.with.writes.extend(forwarded.writes());
-            arrival.with.sent.clone_from(&forwarded.sent);
-            let (writes, noted) = self.transaction(&arrival, json, rules, &BTreeSet::new(), now).await?;
+            let mut forwarded = Prepared::default();
+            if let Some(kind) = event::carried(&arrival.envelope) {
+                forwarded = match Box::pin(self.forward(kind, &arrival.envelope)).await? {
+                    Ok(forwarded) => forwarded,
+                    Err(rejected) => {
+                        prepared.push(Err(rejected));
+                        continue;
+                    }
+                };
+                arrival.with.writes.extend(forwarded.writes());
+                arrival.with.sent.clone_from(&forwarded.sent);
+            }
+            // What seldom happens is kept out of the way of what always does, in memory as well.
+            let (writes, noted) =
+                if rules.is_empty() && arrival.with.messages.is_empty() && arrival.with.sent.is_empty() {
+                    self.transaction(self.new_event(&arrival.envelope, json, &moment), None, &arrival.with, &moment)
+                } else {
+                    Box::pin(self.reacting(&arrival, json, rules, &BTreeSet::new(), &moment)).await?
+                };
             transactions.push(writes);
             prepared.push(Ok((arrival, noted, forwarded)));
         }
@@ -255,33 +269,15 @@ impl Ingest {
         for arrival in prepared {
             receipts.push(match arrival {
                 Err(rejected) => Ok(rejected),
-                Ok((arrival, noted, forwarded)) => {
-                    let outcome = outcomes
-                        .next()
-                        .unwrap_or_else(|| Err(Error::ReadOnly("the store gave too few answers".to_owned())));
-                    // What seldom happens is kept out of the way of what always does, in memory as well.
-                    let decided = match outcome {
-                        Ok(()) => Ok((Ok(()), noted)),
-                        failed => Box::pin(self.without_repeats(&arrival, failed, noted, now)).await,
-                    };
-                    match decided {
-                        Ok((outcome, mut noted)) => {
-                            forwarded.resolve(&outcome);
-                            if let Some(reacted) = &mut noted.reacted {
-                                std::mem::take(&mut reacted.bus).resolve(&outcome);
-                            }
-                            let known = match outcome {
-                                Ok(()) => Ok(None),
-                                Err(error) => Box::pin(self.known_as(error)).await.map(Some),
-                            };
-                            match known {
-                                Ok(known) => Ok(self.receipt(arrival.envelope, known, noted, now)),
-                                Err(error) => Err(counted_from(error, noted.companions)),
-                            }
-                        }
-                        Err(error) => Err(error),
+                Ok((arrival, mut noted, forwarded)) => match outcomes.next() {
+                    Some(Ok(())) => {
+                        forwarded.resolve(&Ok(()));
+                        noted.resolve(&Ok(()));
+                        Ok(self.receipt(arrival.envelope, None, noted, &moment))
                     }
-                }
+                    Some(Err(error)) => Box::pin(self.after_failure(arrival, error, noted, forwarded, &moment)).await,
+                    None => Err(Error::ReadOnly("the store gave too few answers".to_owned())),
+                },
             });
         }
         let status = |status: &str| receipts.iter().flatten().filter(|receipt| receipt.status == status).count() as u64;
@@ -291,25 +287,40 @@ impl Ingest {
         Ok(receipts)
     }
 
-    /// The one transaction of an event with everything that its rules cause, and what to remember once it is done.
-    async fn transaction(
+    fn moment(&self, now: Timestamp) -> Moment {
+        let window = std::time::Duration::from_secs(self.duplicate_seconds.unsigned_abs());
+        let duplicate_since = now.saturating_sub(window).unwrap_or(Timestamp::MIN);
+        Moment::new(now, now.as_second().saturating_add(self.retention_seconds), duplicate_since)
+    }
+
+    fn new_event<'a>(&self, envelope: &'a Envelope, json: String, moment: &Moment) -> NewEvent<'a> {
+        let key = EventKey::new(envelope.event_timestamp, self.unique());
+        NewEvent { envelope, json, received_at: moment.now, key, outcome: None }
+    }
+
+    /// The transaction of an event that somebody hears of, or of which something goes on.
+    async fn reacting(
         &self,
         arrival: &Arrival,
         json: String,
         rules: Vec<Arc<Rule>>,
         silent: &BTreeSet<Uuid>,
-        now: Timestamp,
+        moment: &Moment,
     ) -> Result<(Vec<Write>, Noted), Error> {
-        let Arrival { envelope, with } = arrival;
-        let mut new = NewEvent {
-            envelope,
-            json,
-            received_at: now,
-            key: EventKey::new(envelope.event_timestamp, self.unique()),
-            expires_at: now.as_second().saturating_add(self.retention_seconds),
-            outcome: None,
-        };
-        let note_day = self.day_to_note(&new.key.day, now);
+        let new = self.new_event(&arrival.envelope, json, moment);
+        let reaction = self.reactor.react(&new, &rules, silent, &arrival.with).await?;
+        Ok(self.transaction(new, Some((rules, reaction)), &arrival.with, moment))
+    }
+
+    /// The one transaction of an event with everything that its rules cause, and what to remember once it is done.
+    fn transaction(
+        &self,
+        mut new: NewEvent<'_>,
+        reaction: Option<(Vec<Arc<Rule>>, Reaction)>,
+        with: &Companions,
+        moment: &Moment,
+    ) -> (Vec<Write>, Noted) {
+        let note_day = self.day_to_note(&new.key.day, moment.now);
         let mut noted = Noted {
             day: note_day.is_some().then(|| new.key.day.clone()),
             announcement: (self.live.listeners() > 0).then(|| new.json.clone()),
@@ -317,20 +328,18 @@ impl Ingest {
             reacted: None,
         };
         let mut caused = Vec::new();
-        if !rules.is_empty() || !with.messages.is_empty() || !with.sent.is_empty() {
-            let reaction = Box::pin(self.reactor.react(&new, &rules, silent, with)).await?;
+        if let Some((rules, reaction)) = reaction {
             let Reaction { writes, markers, outcome, messages, told, bus } = reaction;
             caused = writes;
             let text = outcome.to_text(limits::ITEM_BYTES.saturating_sub(new.json.len() + BESIDE_BYTES));
-            noted.announcement = noted.announcement.map(|json| with_outcome(json, envelope, &text));
+            noted.announcement = noted.announcement.map(|json| with_outcome(json, new.envelope, &text));
             new.outcome = Some(text);
             let own = 2 + usize::from(note_day.is_some());
             let markers = markers.into_iter().map(|(place, window)| (place + own, window)).collect();
             let json = new.json.clone();
             noted.reacted = Some(Box::new(Reacted { json, rules, markers, outcome, messages, told, bus }));
         }
-        let window = std::time::Duration::from_secs(self.duplicate_seconds.unsigned_abs());
-        let mut writes = Vec::from(new.writes(now.saturating_sub(window).unwrap_or(Timestamp::MIN)));
+        let mut writes = Vec::from(new.writes(moment));
         writes.extend(note_day);
         writes.extend(caused);
         noted.companions = writes.len();
@@ -342,7 +351,27 @@ impl Ingest {
         if let Some(reacted) = &mut noted.reacted {
             reacted.markers.iter_mut().for_each(|(place, _)| *place = now_at(*place));
         }
-        Ok((writes, noted))
+        (writes, noted)
+    }
+
+    /// What the sender hears of an event whose transaction failed: that it is known already, or that it is stored after
+    /// all, without what is not to be repeated.
+    async fn after_failure(
+        &self,
+        arrival: Arrival,
+        error: Error,
+        noted: Noted,
+        forwarded: Prepared,
+        moment: &Moment,
+    ) -> Result<Receipt, Error> {
+        let (outcome, mut noted) = self.without_repeats(&arrival, error, noted, moment).await?;
+        forwarded.resolve(&outcome);
+        noted.resolve(&outcome);
+        let known = match outcome {
+            Ok(()) => None,
+            Err(error) => Some(self.known_as(error).await.map_err(|error| counted_from(error, noted.companions))?),
+        };
+        Ok(self.receipt(arrival.envelope, known, noted, moment))
     }
 
     /// Where rules told somebody the same not long ago, the event's transaction failed on those windows alone: does it
@@ -350,11 +379,12 @@ impl Ingest {
     async fn without_repeats(
         &self,
         arrival: &Arrival,
-        mut outcome: Result<(), Error>,
+        error: Error,
         mut noted: Noted,
-        now: Timestamp,
+        moment: &Moment,
     ) -> Result<(Result<(), Error>, Noted), Error> {
         let mut silent = BTreeSet::new();
+        let mut outcome = Err(error);
         while let (Err(error @ Error::Conflict { .. }), Some(reacted)) = (&outcome, noted.reacted.as_mut()) {
             let repeats = reacted.markers.iter().filter(|(place, _)| error.conflict_on(*place).is_some());
             let before = silent.len();
@@ -364,7 +394,7 @@ impl Ingest {
             }
             let (json, rules) = (std::mem::take(&mut reacted.json), std::mem::take(&mut reacted.rules));
             std::mem::take(&mut reacted.bus).aborted();
-            let (writes, again) = self.transaction(arrival, json, rules, &silent, now).await?;
+            let (writes, again) = self.reacting(arrival, json, rules, &silent, moment).await?;
             noted = again;
             outcome = self.store.transact(writes).await;
         }
@@ -382,12 +412,12 @@ impl Ingest {
     }
 
     /// What the sender hears of an event whose transaction is decided; a duplicate's correlation id is `known` already.
-    fn receipt(&self, envelope: Envelope, known: Option<String>, noted: Noted, now: Timestamp) -> Receipt {
+    fn receipt(&self, envelope: Envelope, known: Option<String>, noted: Noted, moment: &Moment) -> Receipt {
         let matched = noted.reacted.as_ref().map_or(0, |reacted| reacted.outcome.totals.rules);
         // A duplicate's transaction wrote nothing, the day included.
         if known.is_none() {
             if let Some(day) = noted.day {
-                self.days().insert(day, now.as_second());
+                self.days().insert(day, moment.now.as_second());
             }
             if let Some(json) = noted.announcement {
                 self.live.announce(LiveEvent { event_type: envelope.event_type.clone(), json });
@@ -440,45 +470,9 @@ impl Ingest {
         Some(Write::put(record::days_table(), item))
     }
 
-    fn days(&self) -> std::sync::MutexGuard<'_, HashMap<String, i64>> {
+    fn days(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, i64>> {
         self.days.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What is left to do once an event is stored.
-struct Noted {
-    /// The day that its transaction puts on record.
-    day: Option<String>,
-    /// What listeners will see, if there are any.
-    announcement: Option<String>,
-    /// The place of the first write of its companions.
-    companions: usize,
-    reacted: Option<Box<Reacted>>,
-}
-
-/// What is known of an event that rules match.
-struct Reacted {
-    json: String,
-    rules: Vec<Arc<Rule>>,
-    /// The writes of the transaction that open windows, and which.
-    markers: Vec<(usize, Uuid)>,
-    outcome: Outcome,
-    messages: Vec<Message>,
-    /// Users with a new inbox entry.
-    told: BTreeSet<String>,
-    /// What goes on the bus.
-    bus: Prepared,
-}
-
-/// An envelope's text with what came of it, for those who watch.
-fn with_outcome(mut json: String, envelope: &Envelope, outcome: &str) -> String {
-    let has_its_own = envelope.extensions.iter().any(|(name, _)| name == "outcome");
-    if !has_its_own && json.pop().is_some() {
-        json.push_str(",\"outcome\":");
-        json.push_str(outcome);
-        json.push('}');
-    }
-    json
 }
 
 fn rejection(bad: Bad) -> Receipt {

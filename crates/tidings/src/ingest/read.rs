@@ -5,12 +5,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::value::RawValue;
 use tidings_core::envelope::{self, Defaults, Envelope, FieldError};
-use tidings_core::json::Fields;
+use tidings_core::json::{BadJson, Fields};
 use tidings_core::limits::JSON_DEPTH;
 use tidings_core::time::Timestamp;
 use tidings_core::{cloudevents, json};
 
-use crate::http::correlation::trace_beside;
+use crate::http::correlation::{says_else, trace_parent};
 use crate::http::{Problem, RequestIds, media_type};
 
 /// An event that was read, or why it cannot be.
@@ -51,7 +51,8 @@ type ReadOne = fn(&str, &Defaults<'_>) -> Result<Envelope, Vec<FieldError>>;
 
 struct Reader<'a> {
     correlation_id: &'a str,
-    headers: &'a HeaderMap,
+    /// The request's `traceparent`.
+    trace: Option<&'a str>,
     ids: &'a RequestIds<'a>,
     now: Timestamp,
     limits: &'a Limits,
@@ -69,7 +70,8 @@ pub fn read_events(
     now: Timestamp,
     limits: &Limits,
 ) -> Result<Received, Problem> {
-    let reader = |read, id_field| Reader { correlation_id, headers, ids, now, limits, read, id_field };
+    let trace = trace_parent(headers);
+    let reader = |read, id_field| Reader { correlation_id, trace, ids, now, limits, read, id_field };
     let (plain, cloud) = (|| reader(envelope::read, "eventId"), || reader(cloudevents::read, "id"));
     let media_type = media_type(headers);
     if media_type == "application/cloudevents-batch+json" {
@@ -134,8 +136,8 @@ impl Reader<'_> {
         match read(&defaults) {
             Ok(mut envelope) => match foreign(&envelope, &self.limits.sources).or_else(|| self.reserved(&envelope)) {
                 None => {
-                    if let Some(parent) = trace_beside(self.headers, &envelope.correlation_id) {
-                        envelope.join_trace(parent);
+                    if let Some(trace) = self.trace.filter(|trace| says_else(trace, &envelope.correlation_id)) {
+                        envelope.join_trace(trace);
                     }
                     Draft::Good(envelope)
                 }
@@ -160,20 +162,22 @@ impl Reader<'_> {
     /// whole: whatever that might be, going over the text again finds the words for it.
     fn plain_array(&self, text: &str) -> Option<Vec<Draft>> {
         let may_be = text.trim_start().starts_with('[') && text.len() <= self.limits.event_bytes;
-        let elements: Vec<Fields<'_>> = may_be.then(|| json::parse(text).ok()).flatten()?;
-        // The array and the event are levels, too.
-        let is_flat = |event: &Fields<'_>| {
-            event.0.iter().map(|(_, value)| json::brackets(value.get())).sum::<usize>() + 2 <= JSON_DEPTH
-        };
-        if elements.is_empty() || elements.len() > self.limits.events || !elements.iter().all(is_flat) {
+        if !may_be {
             return None;
         }
-        let read = |(place, fields): (usize, Fields<'_>)| {
-            self.draft(place, |defaults| {
-                envelope::from_fields(&fields, defaults).map_err(|errors| self.bad(Some(&fields), errors))
-            })
-        };
-        Some(elements.into_iter().enumerate().map(read).collect())
+        let mut drafts = Vec::new();
+        let read = json::each_object(text, |fields| {
+            // The array and the event are levels, too.
+            let levels = fields.0.iter().map(|(_, value)| json::brackets(value.get())).sum::<usize>() + 2;
+            if levels > JSON_DEPTH || drafts.len() >= self.limits.events {
+                return Err(BadJson(String::new()));
+            }
+            drafts.push(self.draft(drafts.len(), |defaults| {
+                envelope::from_fields(fields, defaults).map_err(|errors| self.bad(Some(fields), errors))
+            }));
+            Ok(())
+        });
+        read.ok().map(|()| drafts).filter(|drafts| !drafts.is_empty())
     }
 
     fn array(&self, text: &str) -> Result<Received, Problem> {

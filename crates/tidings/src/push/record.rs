@@ -32,7 +32,7 @@ pub async fn read_reserved(store: &dyn Store) -> Result<i64, Error> {
 pub fn reservation(reserved: i64) -> Write {
     let head = Item::new().with("topic", HEAD).with("seq", 0_i64).with("reserved", reserved);
     let lower = Condition::Less("reserved".into(), Value::from(reserved));
-    Write::put(table(), head).when(Condition::Any(vec![Condition::NotExists, lower]))
+    Write::put(table(), head).when(Condition::any(vec![Condition::NotExists, lower]))
 }
 
 /// A message as subscribers see it.

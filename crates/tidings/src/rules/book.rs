@@ -82,6 +82,12 @@ impl Book {
         })
     }
 
+    /// Whether a rule may match an event of this type; if not, none does, whatever else is in it.
+    #[must_use]
+    pub fn may_match(&self, event_type: &str) -> bool {
+        self.enabled.load(Ordering::Acquire) > 0 && self.read().set.may_match(event_type)
+    }
+
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<Rule>> {
         self.read().rules.get(name).cloned()

@@ -309,7 +309,7 @@ fn appending(ticket: &Ticket, item: &Item, comment: &Comment) -> Write {
         Change::Set("updated_at".into(), at.clone().into()),
     ];
     // A ghost's update would begin an item of its own; a ticket has a caller.
-    let not_later = Condition::Any(vec![
+    let not_later = Condition::any(vec![
         as_read(item, "updated_at"),
         Condition::Less("updated_at".into(), at.clone().into()),
         Condition::Equals("updated_at".into(), at.into()),

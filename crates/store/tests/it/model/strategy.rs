@@ -209,7 +209,7 @@ fn condition() -> impl Strategy<Value = Condition> {
         select(ATTRIBUTES).prop_map(|name| Condition::LacksAttribute(name.into())),
     ];
     leaf.prop_recursive(2, 6, 3, |inner| {
-        prop_oneof![vec(inner.clone(), 0..3).prop_map(Condition::All), vec(inner, 0..3).prop_map(Condition::Any)]
+        prop_oneof![vec(inner.clone(), 0..3).prop_map(Condition::All), vec(inner, 0..3).prop_map(Condition::any)]
     })
 }
 
