@@ -19,13 +19,21 @@ pub struct Json<T>(pub StatusCode, pub T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
-        match serde_json::to_vec(&self.1) {
-            Ok(body) => (self.0, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
-            Err(error) => {
-                tracing::error!(%error, "an answer cannot be written as JSON");
-                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer cannot be written")
-                    .into_response()
-            }
+        json(self.0, &self.1, SMALL_BYTES)
+    }
+}
+
+/// Room for most answers.
+const SMALL_BYTES: usize = 128;
+
+/// A JSON answer of about so many bytes.
+pub fn json<T: Serialize>(status: StatusCode, value: &T, bytes: usize) -> Response {
+    let mut body = Vec::with_capacity(bytes);
+    match serde_json::to_writer(&mut body, value) {
+        Ok(()) => (status, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "an answer cannot be written as JSON");
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer cannot be written").into_response()
         }
     }
 }
@@ -38,13 +46,25 @@ impl JsonText {
         Ok(json::text(&self.0)?)
     }
 
+    /// The body as an object that borrows from it.
+    pub fn borrowed(&self) -> Result<json::Object<'_>, Problem> {
+        match json::parse(self.text()?)? {
+            json::Borrowed::Object(fields) => Ok(fields),
+            _ => Err(no_object()),
+        }
+    }
+
     /// The body as an object.
     pub fn object(&self) -> Result<serde_json::Map<String, serde_json::Value>, Problem> {
         match json::parse::<serde_json::Value>(self.text()?)? {
             serde_json::Value::Object(fields) => Ok(fields),
-            _ => Err(Problem::invalid(vec![FieldError::new("", "the body must be a JSON object")])),
+            _ => Err(no_object()),
         }
     }
+}
+
+fn no_object() -> Problem {
+    Problem::invalid(vec![FieldError::new("", "the body must be a JSON object")])
 }
 
 /// The media type of a request in lower case, without its parameters.
