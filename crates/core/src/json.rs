@@ -1,5 +1,9 @@
 //! JSON at the door: well-formed, not too deep, and the top-level fields of an object without a tree.
 
+mod borrowed;
+
+pub use borrowed::{Borrowed, Object};
+
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;

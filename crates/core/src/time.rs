@@ -73,7 +73,11 @@ pub fn second_after(now: Timestamp, seconds: u64) -> i64 {
 /// `2026-11-15T12:34:56.789Z`: UTC with exactly three decimals, so that text order is time order.
 #[must_use]
 pub fn iso_millis(at: Timestamp) -> String {
-    format!("{at:.3}")
+    let mut text = iso_micros(at);
+    // What is shorter than a millisecond is left out: `000Z`.
+    text.truncate(text.len() - 4);
+    text.push('Z');
+    text
 }
 
 /// `2026-11-15T12:34:56.789012Z`: UTC with exactly six decimals, so that text order is time order.
@@ -151,7 +155,7 @@ mod tests {
             ["01-01", "02-28", "03-01", "12-31"].map(|day| format!("{year}-{day}T23:59:59.9999999Z").parse().unwrap())
         });
         for at in ends.into_iter().chain(days).chain(around) {
-            assert_eq!(iso_micros(at), format!("{at:.6}"));
+            assert_eq!((iso_micros(at), iso_millis(at)), (format!("{at:.6}"), format!("{at:.3}")));
         }
     }
 

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::message::{ADDRESS_CHARS, Message, PROPERTIES, TEXT_CHARS};
-use super::{MESSAGE_BYTES, PROPERTY_BYTES, STORED_BYTES};
+use super::send::{MESSAGE_BYTES, PROPERTY_BYTES, STORED_BYTES};
 
 /// The property that names the rule whose action made a copy.
 pub const RULE_NAME: &str = "RuleName";

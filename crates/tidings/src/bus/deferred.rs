@@ -64,6 +64,7 @@ impl Line {
             drop(state);
             return Ok(None);
         }
+        let consumer = consumer.map(Arc::from);
         let taken = state.hold(self.shared.ids.uuid(now.wall), place, message, &settings, consumer, now);
         drop(state);
         aside.keep();
@@ -77,8 +78,8 @@ impl Line {
         for Taken { held, .. } in &taken {
             let stored = Stored { deliveries: held.deliveries, ..Stored::clone(&held.message) };
             let mut prepared = Prepared::default();
-            let consumer = held.consumer.as_ref();
-            prepared.put_with(&self.layout.key(held.place), &stored, |item| handed_to(item, now, consumer))?;
+            let consumer = held.consumer.as_deref();
+            prepared.put_with(self.layout.key(held.place), &stored, |item| handed_to(item, now, consumer))?;
             // What is gone does not come back.
             prepared.demand_first(Condition::Exists);
             prepared.fence(self, held.epoch);

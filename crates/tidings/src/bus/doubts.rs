@@ -148,10 +148,10 @@ impl Line {
 
     /// Does what follows for the message, and says what to tell who settled.
     fn settle_as(&self, step: &Move, found: &Found, now: Now) -> Result<Settled, LineError> {
-        let Move { token, held, settlement, .. } = step;
+        let token = &step.token;
         match found {
             Found::Done => {
-                self.left(token, held, settlement, now);
+                self.left(std::slice::from_ref(step), now);
                 Ok(Settled::Done)
             }
             Found::Lost => {

@@ -88,7 +88,7 @@ impl Job {
         let (KeyValue::S(line), Some(KeyValue::S(at))) = (&key.partition, &key.sort) else {
             return Err(Error::Invalid("keys of the bus are text".to_owned()));
         };
-        let item = stored.to_item(line, at)?.with("next", "").with("made", 0_i64).with("step", 0_i64);
+        let item = stored.to_item(line.clone(), at.clone())?.with("next", "").with("made", 0_i64).with("step", 0_i64);
         // Numbers are made unique; if one is not after all, the one that is there must not be lost.
         Ok(Write::put(layout::table(), item).when(Condition::NotExists))
     }

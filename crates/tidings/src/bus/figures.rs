@@ -188,13 +188,14 @@ impl Lately {
 
 impl Watch {
     pub fn delivered(&self, taken: &[Taken], now: Timestamp) {
+        let mut known = None;
         for Taken { held, .. } in taken.iter().filter(|taken| taken.held.deliveries == 1) {
             let took = seconds(held.message.enqueued_at, now);
             self.to_delivery.observe(took);
             self.recent.took(took, now);
             // A dead letter that somebody looks at says nothing about its type.
             if held.message.dead.is_none() {
-                let times = self.of_type(held);
+                let times = self.of_type(held, &mut known);
                 times.to_delivery.observe(took);
                 times.recent.took(took, now);
             }
@@ -207,23 +208,28 @@ impl Watch {
         self.recent.lately(now)
     }
 
-    pub fn completed(&self, held: &Held, now: Timestamp) {
-        if matches!(held.place, Place::Lane(..)) {
+    pub fn completed<'a>(&self, held: impl IntoIterator<Item = &'a Held>, now: Timestamp) {
+        let mut known = None;
+        for held in held.into_iter().filter(|held| matches!(held.place, Place::Lane(..))) {
             let took = seconds(held.message.enqueued_at, now);
             self.to_completion.observe(took);
             if held.message.dead.is_none() {
-                self.of_type(held).to_completion.observe(took);
+                self.of_type(held, &mut known).to_completion.observe(took);
             }
         }
     }
 
-    fn of_type(&self, held: &Held) -> Arc<TypeTimes> {
+    /// The times of a message's type; `known` is the type of the one before.
+    fn of_type<'a>(&self, held: &Held, known: &'a mut Option<Arc<TypeTimes>>) -> &'a TypeTimes {
         let kind = held.message.kind().filter(|kind| !kind.is_empty()).unwrap_or(UNTYPED);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            Some(times) if times.kind == kind => Arc::clone(times),
-            _ => Arc::clone(last.insert(self.types.of(kind))),
-        }
+        let times = known.take().filter(|times| times.kind == kind).unwrap_or_else(|| {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*last {
+                Some(times) if times.kind == kind => Arc::clone(times),
+                _ => Arc::clone(last.insert(self.types.of(kind))),
+            }
+        });
+        known.insert(times)
     }
 }
 

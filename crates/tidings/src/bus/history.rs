@@ -129,15 +129,16 @@ impl Line {
         let deliveries = message.dead.as_ref().map_or(deliveries, |dead| dead.deliveries);
         let subject =
             message.message.subject.as_deref().map(|text| text.chars().take(SUBJECT_CHARS).collect::<String>());
+        // In the order of the names, in which an item keeps them.
         let item = Item::new()
-            .with("correlation_id", key)
             .with("at", place(&self.path, message))
+            .with("correlation_id", key)
             .with_some("id", (id != key).then_some(id))
-            .with("state", end.as_str())
             .with("n", deliveries)
-            .with("since", now.as_microsecond())
-            .with_some("subject", subject)
             .with_some("reason", message.dead.as_ref().map(|dead| &dead.reason))
+            .with("since", now.as_microsecond())
+            .with("state", end.as_str())
+            .with_some("subject", subject)
             .with("ttl", kept_from.saturating_add(self.shared.history_seconds()));
         Some(Write::put(table(), item))
     }

@@ -15,11 +15,14 @@ use std::sync::Arc;
 
 use super::message::Stored;
 
-/// Messages in the window, and their bytes, beyond which no more are taken in.
-const WINDOW: usize = 512;
+/// Messages in the window, and their bytes, beyond which no more are taken in. Senders and receivers of large batches keep
+/// a few thousand under way between them; what does not fit is read and decoded again.
+const WINDOW: usize = 2048;
 const WINDOW_BYTES: usize = 2 * 1024 * 1024;
-/// The window of a line that keeps order must see past the messages of keys that are busy.
-const WIDE: usize = 32;
+/// The window of a line that keeps order must see past the messages of keys that are busy: so many times as many, and
+/// so many times their bytes.
+const WIDE: usize = 8;
+const WIDE_BYTES: usize = 32;
 
 /// How much a window holds.
 #[derive(Debug, Clone, Copy)]
@@ -208,7 +211,7 @@ impl Lane {
 
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.ready.len() >= self.room.messages * self.room.wide || self.bytes >= self.room.bytes * self.room.wide
+        self.ready.len() >= self.room.messages * self.room.wide || self.bytes >= self.room.bytes * WIDE_BYTES
     }
 
     pub fn fail_load(&mut self) {

@@ -59,10 +59,10 @@ pub enum LaneId {
 
 impl LaneId {
     #[must_use]
-    pub const fn letter(self) -> char {
+    pub const fn letter(self) -> &'static str {
         match self {
-            Self::Front => 'r',
-            Self::Main => 'm',
+            Self::Front => "r",
+            Self::Main => "m",
         }
     }
 }
@@ -85,10 +85,28 @@ pub struct Layout {
     generation: String,
 }
 
-/// Nineteen digits hold every number we make, and sort as text.
+/// Digits that hold every number we make.
+const DIGITS: usize = 19;
+
+/// A number with so many digits that they sort as text.
 #[must_use]
 pub fn digits(number: u64) -> String {
-    format!("{number:019}")
+    let mut text = String::with_capacity(DIGITS);
+    push_digits(&mut text, number);
+    text
+}
+
+/// The same at the end of a text, by hand: every message has several keys.
+fn push_digits(text: &mut String, number: u64) {
+    let (mut digits, mut rest) = ([b'0'; DIGITS], number);
+    for digit in digits.iter_mut().rev() {
+        *digit += u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+    }
+    match std::str::from_utf8(&digits) {
+        Ok(digits) if rest == 0 => text.push_str(digits),
+        _ => text.push_str(&number.to_string()),
+    }
 }
 
 #[must_use]
@@ -105,13 +123,13 @@ pub fn from_micros(micros: u64) -> Timestamp {
 #[must_use]
 pub fn number_of(item: &Item) -> Option<u64> {
     let at = item.str("at")?;
-    at.get(at.len().checked_sub(19)?..)?.parse().ok()
+    at.get(at.len().checked_sub(DIGITS)?..)?.parse().ok()
 }
 
 /// The microseconds in the sort key of a post.
 #[must_use]
 pub fn posted_at(item: &Item) -> Option<u64> {
-    item.str("at")?.get(..19)?.parse().ok()
+    item.str("at")?.get(..DIGITS)?.parse().ok()
 }
 
 impl Layout {
@@ -126,8 +144,8 @@ impl Layout {
     }
 
     #[must_use]
-    pub fn partition(&self, kind: impl std::fmt::Display) -> String {
-        format!("{}/{kind}", self.generation)
+    pub fn partition(&self, kind: &str) -> String {
+        [&self.generation, "/", kind].concat()
     }
 
     #[must_use]
@@ -141,14 +159,26 @@ impl Layout {
     /// The record of a waiting message's deliveries.
     #[must_use]
     pub fn deliveries(&self, lane: LaneId, position: u64) -> Key {
-        Key::with_sort(self.partition("d"), format!("{}{}", lane.letter(), digits(position)))
+        Key::with_sort(self.partition("d"), Self::delivered(lane, position))
+    }
+
+    /// The same as the item that it will be.
+    #[must_use]
+    pub fn deliveries_item(&self, lane: LaneId, position: u64) -> Item {
+        Item::new().with("at", Self::delivered(lane, position)).with("line", self.partition("d"))
+    }
+
+    fn delivered(lane: LaneId, position: u64) -> String {
+        let mut sort = String::with_capacity(1 + DIGITS);
+        sort.push_str(lane.letter());
+        push_digits(&mut sort, position);
+        sort
     }
 
     /// The records of deliveries of a stretch of a lane.
     #[must_use]
     pub fn deliveries_range(lane: LaneId, first: u64, last: u64) -> Range {
-        let key = |position| format!("{}{}", lane.letter(), digits(position)).into();
-        Range::Between(key(first), key(last))
+        Range::Between(Self::delivered(lane, first).into(), Self::delivered(lane, last).into())
     }
 
     #[must_use]
@@ -270,12 +300,12 @@ pub fn counts_key(entity_generation: &str) -> Key {
 }
 
 /// The write that counts; none if nothing changes.
-pub fn count<'a>(entity_generation: &str, deltas: impl IntoIterator<Item = (&'a String, &'a Delta)>) -> Option<Write> {
+pub fn count<'a>(entity_generation: &str, deltas: impl IntoIterator<Item = (&'a str, Delta)>) -> Option<Write> {
     let changes: Vec<_> = deltas
         .into_iter()
         .flat_map(|(generation, delta)| {
             let parts = Delta::NAMES.into_iter().zip(delta.parts()).filter(|(_, by)| *by != 0);
-            parts.map(move |(name, by)| Change::Add(format!("{generation}.{name}").into(), by))
+            parts.map(move |(name, by)| Change::Add([generation, ".", name].concat().into(), by))
         })
         .collect();
     if changes.is_empty() { None } else { Some(Write::update(table(), counts_key(entity_generation), changes)) }

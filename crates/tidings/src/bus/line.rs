@@ -198,13 +198,25 @@ impl Line {
         now: Timestamp,
         from: Option<String>,
     ) -> Result<Prepared, Error> {
+        let mut prepared = Prepared::default();
+        self.prepare_into(message, now, from, &mut prepared).await?;
+        Ok(prepared)
+    }
+
+    /// The same beside what is prepared already.
+    pub(super) async fn prepare_into(
+        self: &Arc<Self>,
+        message: Message,
+        now: Timestamp,
+        from: Option<String>,
+        prepared: &mut Prepared,
+    ) -> Result<(), Error> {
         let stored = self.stored(message, now, from);
         let (id, path) = (stored.message.id.clone(), self.path.clone());
-        let mut prepared = Prepared::default();
         let due = Some(stored.enqueued_at).filter(|due| *due > now);
-        let sequence = self.enter(stored, due, &mut prepared).await?;
+        let sequence = self.enter(stored, due, prepared).await?;
         prepared.sent.push(Sent { message_id: id, path, sequence });
-        Ok(prepared)
+        Ok(())
     }
 
     /// A message as it will be stored; scheduled, if it is enqueued later than now.
@@ -377,13 +389,16 @@ impl Line {
         }
     }
 
-    pub(super) fn arrived(&self, epoch: u64, lane: LaneId, position: u64, stored: Arc<Stored>) {
-        let expires = stored.expires_at;
+    /// Messages of one transaction that came to their positions.
+    pub(super) fn arrived(&self, epoch: u64, messages: Vec<(LaneId, u64, Arc<Stored>)>) {
+        let (count, expires) = (messages.len(), messages.iter().filter_map(|(_, _, stored)| stored.expires_at).min());
         let mut state = self.state();
         if state.epoch != epoch {
             return;
         }
-        state.lane(lane).commit(position, stored);
+        for (lane, position, stored) in messages {
+            state.lane(lane).commit(position, stored);
+        }
         let earlier = expires.filter(|at| state.next_expiry.is_none_or(|known| *at < known));
         if earlier.is_some() {
             state.next_expiry = earlier;
@@ -392,7 +407,7 @@ impl Line {
         if earlier.is_some() {
             self.shared.alarm.notify_one();
         }
-        self.wake(1);
+        self.wake(count);
     }
 
     pub(super) fn aborted(&self, epoch: u64, lane: LaneId, position: u64) {

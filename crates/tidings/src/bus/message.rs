@@ -55,11 +55,11 @@ pub struct Message {
     pub mark: Option<Box<Mark>>,
 }
 
-/// A message in a line.
+/// A message in a line. The fields of `message` stand beside the others in what is stored: [`Stored::head`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Stored {
-    #[serde(flatten)]
+    #[serde(skip)]
     pub message: Message,
     #[serde(rename = "seq")]
     pub sequence: u64,
@@ -229,16 +229,35 @@ impl Stored {
     }
 
     /// The item under a key that the layout gives.
-    pub fn to_item(&self, line: &str, at: &str) -> Result<Item, Error> {
-        let head =
-            serde_json::to_string(self).map_err(|e| Error::Invalid(format!("a message cannot be stored: {e}")))?;
-        Ok(Item::new().with("line", line).with("at", at).with("head", head).with("body", self.message.body.to_vec()))
+    pub fn to_item(&self, line: String, at: String) -> Result<Item, Error> {
+        let head = self.head().map_err(|e| Error::Invalid(format!("a message cannot be stored: {e}")))?;
+        Ok(Item::new().with("at", at).with("body", self.message.body.to_vec()).with("head", head).with("line", line))
+    }
+
+    /// Everything but the body, as one object.
+    fn head(&self) -> Result<String, serde_json::Error> {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        serde_json::to_writer(&mut head, &self.message)?;
+        // Both have at least one field.
+        let joint = head.len() - 1;
+        serde_json::to_writer(&mut head, self)?;
+        head.drain(joint..=joint);
+        if let Some(joint) = head.get_mut(joint) {
+            *joint = b',';
+        }
+        String::from_utf8(head).map_err(serde::ser::Error::custom)
+    }
+
+    /// The same read: each half takes its own fields out of it.
+    fn from_head(head: &str) -> Result<Self, serde_json::Error> {
+        let message = serde_json::from_str(head)?;
+        Ok(Self { message, ..serde_json::from_str(head)? })
     }
 
     pub fn from_item(item: &Item) -> Result<Self, Error> {
         let head = item.str("head").ok_or_else(|| Error::Corrupt("a message of the bus has no head".to_owned()))?;
-        let mut stored: Self = serde_json::from_str(head)
-            .map_err(|e| Error::Corrupt(format!("a message of the bus cannot be read: {e}")))?;
+        let mut stored =
+            Self::from_head(head).map_err(|e| Error::Corrupt(format!("a message of the bus cannot be read: {e}")))?;
         if let Some(Value::B(body)) = item.get("body") {
             stored.message.body = Bytes::from(body.clone());
         }
@@ -285,5 +304,47 @@ impl Stored {
     }
 }
 
+/// Room for what most messages have beside their bodies.
+const HEAD_BYTES: usize = 384;
+
 /// A message under the position it has in its line.
 pub type Placed = (u64, Arc<Stored>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_stored_as_one_object() {
+        let message = Message {
+            id: "m-1".to_owned(),
+            subject: Some("\"order\", paid".to_owned()),
+            properties: BTreeMap::from([("a".to_owned(), Json::from(1))]),
+            ttl: Some(Duration::from_secs(7)),
+            ..Message::default()
+        };
+        let attempt = Attempt {
+            delivery: 1,
+            at: Timestamp::UNIX_EPOCH,
+            outcome: "expired".into(),
+            consumer: None,
+            reason: None,
+            description: None,
+        };
+        let stored = Stored { message, sequence: 7, deliveries: 1, attempts: vec![attempt], ..Stored::default() };
+        for stored in [stored, Stored::default()] {
+            let head = stored.head().unwrap();
+            assert!(serde_json::from_str::<Json>(&head).unwrap().is_object(), "{head}");
+            assert_eq!(Stored::from_head(&head).unwrap(), stored);
+        }
+    }
+
+    /// As it was written from the start: stores are opened by later versions.
+    #[test]
+    fn what_is_stored_has_one_form() {
+        let message = Message { id: "m".to_owned(), content_type: Some("text/plain".to_owned()), ..Message::default() };
+        let stored = Stored { message, sequence: 3, enqueued_at: Timestamp::UNIX_EPOCH, ..Stored::default() };
+        let head = r#"{"messageId":"m","contentType":"text/plain","seq":3,"enqueuedAt":"1970-01-01T00:00:00Z"}"#;
+        assert_eq!(stored.head().unwrap(), head);
+    }
+}

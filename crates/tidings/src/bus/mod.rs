@@ -27,8 +27,8 @@
 //! # How it is built
 //!
 //! `layout` is what lies where in the store. `lane`, `state` and `rest` decide, purely: a bounded window on each lane,
-//! locks, order, waits. `line` and `settle` carry it out, `timed` does what the clock demands, `worker` is the clock.
-//! `prepared` holds writes and what to tell the lines once they are durable. `entity`, `definition` and `manage` are queues,
+//! locks, order, waits. `line`, `send`, `receive`, `settle` and `leave` carry it out, `timed` does what the clock demands,
+//! `worker` is the clock. `prepared` holds writes and what to tell the lines once they are durable. `entity`, `definition` and `manage` are queues,
 //! topics and subscriptions, `push` and `pump` those that call an endpoint; `filter` decides who gets a copy, `fanout`
 //! makes those that are too many for one transaction; `desk` deals with dead letters, `letters` shows them at the desk for
 //! all, `history` keeps what became of messages.
@@ -57,6 +57,7 @@ pub mod history;
 pub mod http;
 pub mod lane;
 pub mod layout;
+mod leave;
 pub mod letters;
 pub mod line;
 pub mod manage;
@@ -73,6 +74,7 @@ pub mod push;
 mod receive;
 pub mod rest;
 pub mod resubmit;
+mod send;
 pub mod settle;
 mod shared;
 pub mod state;
@@ -84,8 +86,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tidings_core::envelope::FieldError;
 use tidings_core::ids::IdSource;
-use tidings_core::time::{self, Clock};
-use tidings_store::{Error, Item, Store, Write};
+use tidings_core::time::Clock;
+use tidings_store::{Error, Store};
 use tokio::sync::{mpsc, watch};
 
 use definition::Kind;
@@ -96,14 +98,10 @@ pub use message::Message;
 pub use ownership::Where;
 pub use path::Path;
 pub use prepared::{Prepared, Sent};
+pub(crate) use send::Way;
+pub use send::{MESSAGE_BYTES, PROPERTY_BYTES, of_event};
 
 use crate::nodes::Nodes;
-
-/// Bytes of a message: its body and its properties together, and its properties alone.
-pub const MESSAGE_BYTES: usize = 262_144;
-pub const PROPERTY_BYTES: usize = 65_536;
-/// What a message may take in the store, with room left for what becomes of it.
-const STORED_BYTES: usize = 340_000;
 
 /// Why the bus does not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -281,219 +279,4 @@ impl Bus {
         }
         records
     }
-
-    // ---- sending -------------------------------------------------------------------------------------------------
-
-    /// Sends messages to a queue or topic; durable when it returns. A message whose id was seen within the entity's
-    /// window is taken and dropped. Nothing is sent if one of them cannot be.
-    pub async fn send(&self, entity: &str, messages: Vec<Message>) -> Result<Vec<Sent>, BusError> {
-        self.send_from(self.shared.sources(), entity, messages).await
-    }
-
-    /// The same for what a part of the house sends: it is no foreign source.
-    pub async fn send_own(&self, entity: &str, messages: Vec<Message>) -> Result<Vec<Sent>, BusError> {
-        self.send_from(&[], entity, messages).await
-    }
-
-    async fn send_from(
-        &self,
-        sources: &[String],
-        entity: &str,
-        mut messages: Vec<Message>,
-    ) -> Result<Vec<Sent>, BusError> {
-        let entity = self.entity_anywhere(entity).await?;
-        for message in &messages {
-            check_size(message)?;
-        }
-        if let Some(full) = entity.lines().find(|line| line.is_full()) {
-            return Err(BusError::Full(full.path.clone()));
-        }
-        self.judge(&entity, &mut messages, sources)?;
-        if self.shared.nodes.is_some() {
-            return self.send_among(&entity, messages).await;
-        }
-        Ok(self.send_by(&entity, messages, Way::Straight).await?.0)
-    }
-
-    /// What was sent, and what was not because the entity is no longer ours.
-    async fn send_by(
-        &self,
-        entity: &Entity,
-        messages: Vec<Message>,
-        way: Way,
-    ) -> Result<(Vec<Sent>, Vec<Message>), BusError> {
-        let mut transactions: Vec<Prepared> = Vec::new();
-        let detects = entity.record.definition.duplicate_window_seconds > 0;
-        // What is refused must be there to be posted.
-        let may_be_refused = way == Way::Straight && self.shared.nodes.is_some();
-        let mut groups: Vec<Vec<Message>> = Vec::new();
-        let mut rest = messages.into_iter();
-        while let Some(mut message) = rest.next() {
-            let marker = self.marker(entity, &message);
-            let kept = may_be_refused.then(|| message.clone());
-            let mark = message.mark.take();
-            let mut prepared = match Box::pin(self.prepare_for(entity, message, way)).await {
-                Err(BusError::Store(Error::Throttled(_))) if may_be_refused => {
-                    transactions.into_iter().for_each(Prepared::aborted);
-                    return Ok((Vec::new(), groups.into_iter().flatten().chain(kept).chain(rest).collect()));
-                }
-                prepared => prepared?,
-            };
-            if let Some(mark) = mark {
-                prepared.write(mark.of(&prepared.sent));
-            }
-            if let Some(marker) = marker {
-                prepared.write_first(marker);
-            }
-            match transactions.last() {
-                // A duplicate must not take others with it.
-                Some(last) if !detects && last.fits(&prepared) => {
-                    let last = transactions.pop().unwrap_or_default();
-                    transactions.push(last.and(prepared));
-                    if let Some(group) = groups.last_mut() {
-                        group.extend(kept);
-                    }
-                }
-                _ => {
-                    transactions.push(prepared);
-                    groups.push(kept.into_iter().collect());
-                }
-            }
-        }
-        let (mut sent, mut refused) = (Vec::new(), Vec::new());
-        let sents: Vec<Vec<Sent>> = transactions.iter().map(|prepared| prepared.sent.clone()).collect();
-        let empty: Vec<bool> = transactions.iter().map(Prepared::is_empty).collect();
-        transactions.retain(|prepared| !prepared.is_empty());
-        let mut outcomes = Prepared::run_each(&*self.shared.store, transactions).await.into_iter();
-        for ((done, is_empty), group) in sents.into_iter().zip(empty).zip(groups) {
-            match if is_empty { Ok(()) } else { outcomes.next().unwrap_or(Ok(())) } {
-                Err(error) if detects && error.conflict_on(0).is_some() => sent.extend(done),
-                Err(Error::Conflict { .. }) if may_be_refused => refused.extend(group),
-                Ok(()) => sent.extend(done),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok((sent, refused))
-    }
-
-    /// What is a business event must be a good one, by whatever door it comes (S003-71), and says what it is.
-    fn judge(&self, entity: &Entity, messages: &mut [Message], sources: &[String]) -> Result<(), BusError> {
-        let now = self.shared.clock.now();
-        let (mut errors, count) = (Vec::new(), messages.len());
-        for (place, message) in messages.iter_mut().enumerate() {
-            let wrong = crate::business::message::admit(&entity.record.path, message, sources, now);
-            errors.extend(wrong.into_iter().map(|error| match count {
-                1 => error,
-                _ => FieldError::new(format!("[{place}].{}", error.field), error.message),
-            }));
-        }
-        if errors.is_empty() { Ok(()) } else { Err(BusError::Invalid(errors)) }
-    }
-
-    /// The writes that send a message, for the caller's own transaction. Empty if nobody would get it, or if its id was
-    /// seen before.
-    pub async fn prepare(&self, entity: &str, message: Message) -> Result<Prepared, BusError> {
-        let entity = self.entity_anywhere(entity).await?;
-        // What is inside already is as large as it is; its properties are beside it.
-        check_room(&message)?;
-        let marker = self.marker(&entity, &message);
-        if let Some(Write::Put { table, item, .. }) = &marker
-            && self.shared.store.get(table, &table.key_of(item)?).await?.is_some()
-        {
-            return Ok(Prepared::default());
-        }
-        // A transaction that is not the bus's own must not fail because a line changes hands.
-        let way = self.way();
-        // Many hold this within theirs: it keeps them small.
-        let mut prepared = Box::pin(self.prepare_for(&entity, message, way)).await?;
-        if let Some(marker) = marker {
-            prepared.write_first(marker.when(tidings_store::Condition::None));
-        }
-        Ok(prepared)
-    }
-
-    /// The writes that cancel the scheduled messages with this business key, and how many they are.
-    pub async fn prepare_cancel(&self, entity: &str, key: &str) -> Result<(Prepared, usize), BusError> {
-        let line = self.line(&Path::queue(entity))?;
-        Ok(line.prepare_cancel(key).await?)
-    }
-
-    async fn prepare_for(&self, entity: &Entity, message: Message, way: Way) -> Result<Prepared, BusError> {
-        let now = self.shared.clock.now();
-        let subscriptions = match &entity.body {
-            Body::Queue(pair) => return Ok(pair.main.prepare(message, now, way).await?),
-            Body::Topic(subscriptions) => subscriptions,
-        };
-        let mut message = message;
-        let ttl = entity.record.definition.settings().ttl;
-        message.ttl = match (message.ttl, ttl) {
-            (Some(own), Some(most)) => Some(own.min(most)),
-            (own, most) => own.or(most),
-        };
-        self.prepare_copies(entity, subscriptions, message, now, way).await
-    }
-
-    /// The write that remembers a message's id, if the entity does that.
-    fn marker(&self, entity: &Entity, message: &Message) -> Option<Write> {
-        let seconds = entity.record.definition.duplicate_window_seconds;
-        let until = time::second_after(self.shared.clock.now(), seconds);
-        let item = Item::new().with("line", &entity.record.generation).with("id", &message.id).with("ttl", until);
-        (seconds > 0).then(|| Write::insert(seen_table(), item))
-    }
-}
-
-/// How a message comes to its line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// To its place, by whoever has the line.
-    Straight,
-    /// By post: whoever has the line takes it in.
-    Post,
-    /// The same, behind everything that was posted by then, on whichever node.
-    PostAfter(tokio::time::Instant),
-}
-
-/// An event as a message: its envelope is the body, and its type the subject, by which subscriptions choose.
-#[must_use]
-pub fn of_event(envelope: &tidings_core::envelope::Envelope, rule: Option<&str>) -> Message {
-    let texts = [
-        ("eventType", Some(envelope.event_type.as_str())),
-        ("eventVersion", Some(envelope.event_version.as_str())),
-        ("source", envelope.source.as_deref()),
-        ("rule", rule),
-    ];
-    let properties = texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into())));
-    Message {
-        id: envelope.event_id.clone(),
-        body: bytes::Bytes::from(envelope.to_json()),
-        content_type: Some("application/json".to_owned()),
-        correlation_id: Some(envelope.correlation_id.clone()),
-        subject: Some(envelope.event_type.clone()),
-        properties: properties.collect(),
-        ..Message::default()
-    }
-}
-
-fn check_size(message: &Message) -> Result<(), BusError> {
-    let properties = message.property_bytes();
-    if properties > PROPERTY_BYTES {
-        let why = format!("the message's properties have {properties} bytes, at most {PROPERTY_BYTES} are allowed");
-        return Err(BusError::TooLarge(why));
-    }
-    let bytes = properties + message.body.len();
-    if bytes > MESSAGE_BYTES {
-        let why = format!("the message has {bytes} bytes with its properties, at most {MESSAGE_BYTES} are allowed");
-        return Err(BusError::TooLarge(why));
-    }
-    check_room(message)
-}
-
-/// What cannot be stored cannot be sent.
-fn check_room(message: &Message) -> Result<(), BusError> {
-    // Properties that need much escaping take more room than they have bytes.
-    let may_swell = message.property_bytes() > (STORED_BYTES - MESSAGE_BYTES) / 6 || message.body.len() > MESSAGE_BYTES;
-    if may_swell && message.body.len() + serde_json::to_string(message).map_or(0, |head| head.len()) > STORED_BYTES {
-        return Err(BusError::TooLarge("the message takes too much room in the store with its properties".to_owned()));
-    }
-    Ok(())
 }

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::history::End;
 use super::layout::{self, Delta, LaneId, Layout};
+use super::leave::dead_bytes;
 use super::line::Line;
 use super::message::{Message, Stored};
 use super::prepared::{Prepared, Sent};
-use super::settle::dead_bytes;
 
 /// Posts that are read and taken in at once.
 const ROUND: usize = 256;
@@ -60,7 +60,7 @@ impl Line {
         let after = |last: u64| (last + 1).max(layout::micros(now));
         let last = self.last_post.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(after(last)));
         let at = after(last.unwrap_or_default());
-        prepared.post(self, &self.layout.posted(at, number, node), stored)
+        prepared.post(self, self.layout.posted(at, number, node), stored)
     }
 
     /// Sees what others have posted here since then: what this node posts next stands behind it. Clocks of different
@@ -216,13 +216,7 @@ impl Line {
             }
             prepared.count(self, delta);
             prepared.arrive(self, LaneId::Main, position, stored)?;
-            match transactions.last() {
-                Some(last) if last.fits(&prepared) => {
-                    let last = transactions.pop().unwrap_or_default();
-                    transactions.push(last.and(prepared));
-                }
-                _ => transactions.push(prepared),
-            }
+            prepared.join(&mut transactions);
         }
         for outcome in Prepared::run_each(&*self.shared.store, transactions).await {
             match outcome {

@@ -1,6 +1,5 @@
 //! Changes of the bus that are ready to be written: the writes, and what to tell the lines once they are durable.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidings_core::time::Timestamp;
@@ -54,9 +53,10 @@ struct Counted {
 }
 
 /// What a transaction does to one entity's counts.
-#[derive(Default)]
 struct Changed<'a> {
-    deltas: BTreeMap<String, Delta>,
+    entity: &'a str,
+    /// By the generation of the line.
+    deltas: Vec<(&'a str, Delta)>,
     fence: Option<(&'a Fence, u64)>,
 }
 
@@ -71,6 +71,11 @@ enum Arrival {
 }
 
 impl Arrival {
+    /// Whether it comes to the same line as that one, in the same epoch.
+    fn is_beside(&self, line: &Arc<Line>, epoch: u64) -> bool {
+        matches!(self, Self::Lane(other, known, ..) if Arc::ptr_eq(other, line) && *known == epoch)
+    }
+
     fn shared(&self) -> &Shared {
         match self {
             Self::Lane(line, ..) | Self::Timed(line, ..) | Self::Posted(line, _) => &line.shared,
@@ -134,9 +139,9 @@ impl Prepared {
     }
 
     /// A message for whoever has the line.
-    pub(super) fn post(&mut self, line: &Arc<Line>, key: &Key, stored: &Stored) -> Result<(), Error> {
-        self.put(key, stored)?;
-        self.arrivals.push(Arrival::Posted(Arc::clone(line), key.clone()));
+    pub(super) fn post(&mut self, line: &Arc<Line>, key: Key, stored: &Stored) -> Result<(), Error> {
+        self.put(key.clone(), stored)?;
+        self.arrivals.push(Arrival::Posted(Arc::clone(line), key));
         Ok(())
     }
 
@@ -148,8 +153,7 @@ impl Prepared {
         position: u64,
         stored: Stored,
     ) -> Result<(), Error> {
-        let key = line.layout.key(Place::Lane(lane, position));
-        self.put(&key, &stored)?;
+        self.put(line.layout.key(Place::Lane(lane, position)), &stored)?;
         if let Some(at) = stored.expires_at {
             self.write(layout::pointer(&line.layout.expiry(at, lane, position), at));
         }
@@ -174,7 +178,7 @@ impl Prepared {
         number: u64,
         stored: &Stored,
     ) -> Result<(), Error> {
-        self.put(&line.layout.timed(due, number), stored)?;
+        self.put(line.layout.timed(due, number), stored)?;
         self.arrivals.push(Arrival::Timed(Arc::clone(line), due, number));
         Ok(())
     }
@@ -184,19 +188,14 @@ impl Prepared {
         self.arrivals.push(Arrival::Job(shared, fanout, number));
     }
 
-    pub(super) fn put(&mut self, key: &Key, stored: &Stored) -> Result<(), Error> {
+    pub(super) fn put(&mut self, key: Key, stored: &Stored) -> Result<(), Error> {
         self.put_with(key, stored, |item| item)
     }
 
     /// The same with more in its item.
-    pub(super) fn put_with(
-        &mut self,
-        key: &Key,
-        stored: &Stored,
-        more: impl FnOnce(Item) -> Item,
-    ) -> Result<(), Error> {
+    pub(super) fn put_with(&mut self, key: Key, stored: &Stored, more: impl FnOnce(Item) -> Item) -> Result<(), Error> {
         use tidings_store::KeyValue;
-        let (KeyValue::S(line), Some(KeyValue::S(at))) = (&key.partition, &key.sort) else {
+        let (KeyValue::S(line), Some(KeyValue::S(at))) = (key.partition, key.sort) else {
             return Err(Error::Invalid("keys of the bus are text".to_owned()));
         };
         self.write(Write::put(layout::table(), more(stored.to_item(line, at)?)));
@@ -212,7 +211,8 @@ impl Prepared {
     /// How many writes [`Prepared::writes`] gives.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.writes.len() + self.counted().len()
+        let counted = if self.counts.len() < 2 { self.counts.len() } else { self.counted().len() };
+        self.writes.len() + counted
     }
 
     #[must_use]
@@ -235,36 +235,50 @@ impl Prepared {
     }
 
     fn count_writes(&self) -> Vec<Write> {
-        let counted = self.counted();
-        let write =
-            |(entity, changed): (&str, Changed<'_>)| match (layout::count(entity, &changed.deltas), changed.fence) {
-                (Some(write), Some((fence, epoch))) => {
-                    Some(fence.condition(epoch).map_or(write.clone(), |condition| write.when(condition)))
-                }
-                (None, Some((fence, epoch))) => fence.check(epoch),
-                (write, None) => write,
-            };
-        counted.into_iter().filter_map(write).collect()
+        let write = |changed: Changed<'_>| {
+            let write = layout::count(changed.entity, changed.deltas);
+            let Some((fence, epoch)) = changed.fence else { return write };
+            match (write, fence.condition(epoch)) {
+                (Some(write), Some(condition)) => Some(write.when(condition)),
+                (Some(write), None) => Some(write),
+                (None, _) => fence.check(epoch),
+            }
+        };
+        self.counted().into_iter().filter_map(write).collect()
     }
 
-    fn counted(&self) -> BTreeMap<&str, Changed<'_>> {
-        let mut counted: BTreeMap<&str, Changed<'_>> = BTreeMap::new();
+    /// In the order of the entities, in which whoever needs several waits for them.
+    fn counted(&self) -> Vec<Changed<'_>> {
+        let mut counted: Vec<Changed<'_>> = Vec::with_capacity(1);
         for Counted { line, delta, epoch } in &self.counts {
-            let entity = counted.entry(&line.entity).or_default();
-            entity.deltas.entry(line.layout.generation().to_owned()).or_default().add(delta);
-            if let Some(epoch) = *epoch {
-                // The earliest: what was decided in it is as old as that.
-                let earliest = entity.fence.map_or(epoch, |(_, known)| known.min(epoch));
-                entity.fence = Some((&line.fence, earliest));
+            let generation = line.layout.generation();
+            match counted.iter_mut().find(|changed| changed.entity == line.entity) {
+                Some(entity) => {
+                    match entity.deltas.iter_mut().find(|(known, _)| *known == generation) {
+                        Some((_, sum)) => sum.add(delta),
+                        None => entity.deltas.push((generation, *delta)),
+                    }
+                    if let Some(epoch) = *epoch {
+                        // The earliest: what was decided in it is as old as that.
+                        let earliest = entity.fence.map_or(epoch, |(_, known)| known.min(epoch));
+                        entity.fence = Some((&line.fence, earliest));
+                    }
+                }
+                None => counted.push(Changed {
+                    entity: &line.entity,
+                    deltas: vec![(generation, *delta)],
+                    fence: epoch.map(|epoch| (&*line.fence, epoch)),
+                }),
             }
         }
+        counted.sort_by_key(|changed| changed.entity);
         counted
     }
 
     /// Our own transactions of one entity go one after the other; of others it does not matter.
     async fn turns(&self) -> Vec<OwnedMutexGuard<()>> {
         let mut turns = Vec::new();
-        for changed in self.counted().into_values() {
+        for changed in self.counted() {
             if let Some((fence, _)) = changed.fence.filter(|(fence, _)| fence.is_shared()) {
                 turns.push(Arc::clone(&fence.turn).lock_owned().await);
             }
@@ -275,12 +289,32 @@ impl Prepared {
     /// Both together, for one transaction. Always join what goes into one transaction: an item may be written only
     /// once in it, and the counts of an entity are one item.
     pub fn and(mut self, mut other: Self) -> Self {
-        self.bytes += other.bytes;
+        self.take_in(&mut other);
+        self
+    }
+
+    /// Takes everything over from another one, which has its room left for what comes next.
+    fn take_in(&mut self, other: &mut Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
         self.writes.append(&mut other.writes);
-        std::mem::take(&mut other.counts).into_iter().for_each(|counted| self.add_count(counted));
+        other.counts.drain(..).for_each(|counted| self.add_count(counted));
         self.arrivals.append(&mut other.arrivals);
         self.sent.append(&mut other.sent);
-        self
+    }
+
+    /// Adds what is prepared to the last of these transactions, or a new one if both do not fit in it; says whether it is
+    /// a new one.
+    pub(super) fn join(&mut self, transactions: &mut Vec<Self>) -> bool {
+        match transactions.last_mut() {
+            Some(last) if last.fits(self) => {
+                last.take_in(self);
+                false
+            }
+            _ => {
+                transactions.push(std::mem::take(self));
+                true
+            }
+        }
     }
 
     /// Whether both fit in one transaction.
@@ -314,7 +348,7 @@ impl Prepared {
         if self.is_empty() {
             return Ok(std::mem::take(&mut self.sent));
         }
-        let sent = self.sent.clone();
+        let sent = std::mem::take(&mut self.sent);
         let _turns = self.turns().await;
         let outcome = store.transact(self.take_writes()).await;
         self.resolve(&outcome);
@@ -347,10 +381,17 @@ impl Prepared {
             }
         }
         self.counts.clear();
-        for arrival in std::mem::take(&mut self.arrivals) {
+        let mut arrivals = std::mem::take(&mut self.arrivals).into_iter().peekable();
+        while let Some(arrival) = arrivals.next() {
             match arrival {
                 Arrival::Lane(line, epoch, lane, position, stored) if committed => {
-                    line.arrived(epoch, lane, position, stored);
+                    let mut together = vec![(lane, position, stored)];
+                    while let Some(Arrival::Lane(_, _, lane, position, stored)) =
+                        arrivals.next_if(|next| next.is_beside(&line, epoch))
+                    {
+                        together.push((lane, position, stored));
+                    }
+                    line.arrived(epoch, together);
                 }
                 Arrival::Lane(line, epoch, lane, position, _) => line.aborted(epoch, lane, position),
                 Arrival::Timed(line, due, _) if committed => line.due_at(due),

@@ -102,6 +102,11 @@ impl Line {
         wait: Duration,
         consumer: Option<&str>,
     ) -> Result<Hands<'_>, LineError> {
+        // Most find something at once, and need not be ready to wait.
+        let hands = self.take_open(max, consumer)?;
+        if !hands.taken.is_empty() {
+            return Ok(self.fill(hands, max, consumer).await);
+        }
         let _waiting = Waiting::new(&self.waiting);
         let deadline = tokio::time::sleep(wait);
         tokio::pin!(deadline);
@@ -110,20 +115,9 @@ impl Line {
             let notified = self.ready.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
-            if self.is_closed() {
-                return Err(LineError::Gone);
-            }
-            if !self.is_ours() {
-                return Err(LineError::Elsewhere);
-            }
-            let mut hands = Hands { line: self, taken: self.take(max, consumer) };
+            let hands = self.take_open(max, consumer)?;
             if !hands.taken.is_empty() {
-                // What came back may be in the window before the rest is.
-                let left = max - hands.taken.len();
-                if left > 0 && self.has_more() && self.load().await.is_ok_and(|ready| ready) {
-                    hands.taken.extend(self.take(left, consumer));
-                }
-                return Ok(hands);
+                return Ok(self.fill(hands, max, consumer).await);
             }
             if (self.load().await? || self.take_in().await?) && self.hands_out() {
                 continue;
@@ -137,6 +131,26 @@ impl Line {
                 () = crate::workers::turned_true(&mut stopping) => return Ok(hands),
             }
         }
+    }
+
+    /// What can be had at once of a line that is open, and ours.
+    fn take_open(self: &Arc<Self>, max: usize, consumer: Option<&str>) -> Result<Hands<'_>, LineError> {
+        if self.is_closed() {
+            return Err(LineError::Gone);
+        }
+        if !self.is_ours() {
+            return Err(LineError::Elsewhere);
+        }
+        Ok(Hands { line: self, taken: self.take(max, consumer) })
+    }
+
+    /// What came back may be in the window before the rest is.
+    async fn fill<'a>(self: &'a Arc<Self>, mut hands: Hands<'a>, max: usize, consumer: Option<&str>) -> Hands<'a> {
+        let left = max - hands.taken.len();
+        if left > 0 && self.has_more() && self.load().await.is_ok_and(|ready| ready) {
+            hands.taken.extend(self.take(left, consumer));
+        }
+        hands
     }
 
     /// Whether what is ready may be had: not from a line that is about to be another node's, nor while as much is out as
@@ -172,7 +186,7 @@ impl Line {
         for Taken { held, .. } in taken {
             if let Place::Lane(lane, position) = held.place {
                 let item = self.deliveries_item(lane, position, held.deliveries, &held.message.attempts);
-                writes.push(Write::put(layout::table(), handed_to(item, now, held.consumer.as_ref())));
+                writes.push(Write::put(layout::table(), handed_to(item, now, held.consumer.as_deref())));
             }
         }
         let (shared, epoch) = (self.fence.is_shared(), taken.first().map_or(0, |taken| taken.held.epoch));
@@ -269,9 +283,8 @@ impl Line {
 
     /// The record of a waiting message's deliveries.
     pub(super) fn deliveries_item(&self, lane: LaneId, position: u64, deliveries: u32, attempts: &[Attempt]) -> Item {
-        let item = layout::table().key_item(&self.layout.deliveries(lane, position));
         let attempts = (!attempts.is_empty()).then(|| serde_json::to_string(attempts).unwrap_or_default());
-        item.with("n", deliveries).with_some("attempts", attempts)
+        self.layout.deliveries_item(lane, position).with_some("attempts", attempts).with("n", deliveries)
     }
 
     /// Adds what is recorded of their deliveries; `each` sees the records, with the messages as they are then.
@@ -350,7 +363,7 @@ fn read_deliveries(item: &Item, stored: &mut Stored) {
 }
 
 /// Notes when and to whom a message was handed out.
-pub(super) fn handed_to(item: Item, at: Timestamp, consumer: Option<&String>) -> Item {
+pub(super) fn handed_to(item: Item, at: Timestamp, consumer: Option<&str>) -> Item {
     item.with("t", i64::try_from(layout::micros(at)).unwrap_or(i64::MAX)).with_some("by", consumer)
 }
 

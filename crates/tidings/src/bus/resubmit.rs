@@ -8,6 +8,7 @@ use tidings_core::pattern::Pattern;
 use tidings_store::limits::TRANSACTION_WRITES;
 use tidings_store::{Condition, Error, Query, Range};
 
+use super::BusError;
 use super::history::End;
 use super::layout::{self, Delta, LaneId, Place};
 use super::letters::{Beside, Deed};
@@ -15,7 +16,7 @@ use super::line::Line;
 use super::message::{Message, Stored};
 use super::prepared::Prepared;
 use super::rest::Claim;
-use super::{BusError, check_size};
+use super::send::check_size;
 
 /// Dead letters that are read at once.
 const PAGE: usize = 256;

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidings_core::time::Timestamp;
-use tidings_store::{Condition, Error, Write};
+use tidings_store::{Error, Write};
 use uuid::Uuid;
 
 use super::doubts::Doubt;
 use super::history::End;
-use super::layout::{self, Delta, LaneId, Place};
+use super::layout::{Delta, Place};
 use super::line::{Line, LineError};
 use super::message::{Attempt, DEFERRED, REASON_CHARS, Stored};
 use super::prepared::Prepared;
-use super::state::{Held, Now, Settings, Taken};
+use super::state::{Action, Held, Now, Settings, State, Taken};
+use crate::http::see_through;
 
 /// What a receiver wants of a message it has.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,6 +69,12 @@ pub(super) struct Move {
     pub recorded: bool,
 }
 
+impl Move {
+    fn complete(token: Uuid, held: Held) -> Self {
+        Self { place: 0, token, held, settlement: Settlement::Complete, recorded: true }
+    }
+}
+
 impl Line {
     /// Settles messages, each on its own; many together cost little more than one.
     pub async fn settle(self: &Arc<Self>, settlements: Vec<(Uuid, Settlement)>) -> Vec<Result<Settled, LineError>> {
@@ -88,13 +95,8 @@ impl Line {
         recorded: bool,
     ) -> Vec<Result<Settled, LineError>> {
         let line = Arc::clone(self);
-        let count = settlements.len();
-        // A task of its own: who asked may go away, but what is half done must be finished.
-        let task = tokio::spawn(async move { line.settle_all(settlements, recorded).await });
-        task.await.unwrap_or_else(|_| {
-            let failed = || Error::Throttled("the settlement was interrupted".to_owned());
-            (0..count).map(|_| Err(failed().into())).collect()
-        })
+        // Who asked may go away, but what is half done must be finished.
+        see_through(async move { line.settle_all(settlements, recorded).await }).await
     }
 
     pub async fn settle_one(self: &Arc<Self>, token: Uuid, settlement: Settlement) -> Result<Settled, LineError> {
@@ -113,11 +115,11 @@ impl Line {
             effect.into_iter().for_each(|write| prepared.write(write));
             match prepared.run(&*line.shared.store).await {
                 Ok(_) => {
-                    line.left(&token, &held, &Settlement::Complete, now);
+                    line.left(&[Move::complete(token, held)], now);
                     Ok(())
                 }
                 Err(error) if line.is_in_doubt(&error) && !matches!(error, Error::Conflict { .. }) => {
-                    let step = Move { place: 0, token, held, settlement: Settlement::Complete, recorded: true };
+                    let step = Move::complete(token, held);
                     let outcome = line.clear_up(vec![step], &error, now).await.pop();
                     outcome.map_or(Err(LineError::Unknown), |(_, outcome)| outcome.map(drop))
                 }
@@ -158,7 +160,7 @@ impl Line {
             prepared.run(&*line.shared.store).await?;
             line.state().settled(&token);
             if is_completed {
-                line.watch.completed(&held, line.now().wall);
+                line.watch.completed([&held], line.now().wall);
             }
             line.wake(1);
             Ok(())
@@ -190,29 +192,59 @@ impl Line {
             return settlements.iter().map(|_| Err(LineError::Elsewhere)).collect();
         }
         let now = self.now();
-        let mut outcomes: Vec<_> = settlements.iter().map(|_| Err(LineError::LockLost)).collect();
-        let mut moves = Vec::new();
-        for (place, (token, settlement)) in settlements.into_iter().enumerate() {
-            let outcome = match self.settle_here(token, settlement, now) {
-                Ok(Here::Done(settled)) => Ok(settled),
-                Err(error) => Err(error),
-                Ok(Here::Move(held, settlement)) => {
-                    moves.push(Move { place, token, held: *held, settlement, recorded });
-                    continue;
-                }
-            };
-            outcomes.get_mut(place).map(|slot| std::mem::replace(slot, outcome));
-        }
+        let (mut outcomes, moves) = self.settle_at_once(settlements, recorded, now);
         for (place, outcome) in self.move_all(moves, now).await {
-            outcomes.get_mut(place).map(|slot| std::mem::replace(slot, outcome));
+            if let Some(slot) = outcomes.get_mut(place) {
+                *slot = outcome;
+            }
         }
         outcomes
     }
 
-    /// What needs no store is done at once.
-    fn settle_here(self: &Arc<Self>, token: Uuid, settlement: Settlement, now: Now) -> Result<Here, LineError> {
+    /// Does what needs no store; says what came of it, and what needs one.
+    fn settle_at_once(
+        self: &Arc<Self>,
+        settlements: Vec<(Uuid, Settlement)>,
+        recorded: bool,
+        now: Now,
+    ) -> (Vec<Result<Settled, LineError>>, Vec<Move>) {
+        let mut outcomes = Vec::with_capacity(settlements.len());
+        let mut moves = Vec::with_capacity(settlements.len());
+        let (mut freed, mut actions) = (0, Vec::new());
         let settings = self.settings();
         let mut state = self.state();
+        for (place, (token, settlement)) in settlements.into_iter().enumerate() {
+            outcomes.push(match self.settle_here(&mut state, &settings, token, settlement, now) {
+                Ok(Here::Done(settled)) => Ok(settled),
+                Ok(Here::Back(action)) => {
+                    freed += 1;
+                    actions.extend(action);
+                    Ok(Settled::Done)
+                }
+                Ok(Here::Move(held, settlement)) => {
+                    moves.push(Move { place, token, held, settlement, recorded });
+                    // Until it is known.
+                    Err(LineError::LockLost)
+                }
+                Err(error) => Err(error),
+            });
+        }
+        drop(state);
+        if freed > 0 {
+            self.wake(freed);
+        }
+        self.act(actions);
+        (outcomes, moves)
+    }
+
+    fn settle_here(
+        &self,
+        state: &mut State,
+        settings: &Settings,
+        token: Uuid,
+        settlement: Settlement,
+        now: Now,
+    ) -> Result<Here, LineError> {
         match state.doubts.of(&token, &settlement) {
             Some(Doubt::Open) => return Err(LineError::Unknown),
             Some(Doubt::Done) => return Ok(Here::Done(Settled::Done)),
@@ -233,25 +265,21 @@ impl Line {
             },
             Settlement::Abandon { delay, why } => {
                 let held = state.held(&token).filter(|held| held.until > now.monotonic).ok_or(LineError::LockLost)?;
-                let delay = delay.unwrap_or_else(|| self.wait_after(&settings, held.deliveries));
+                let delay = delay.unwrap_or_else(|| self.wait_after(settings, held.deliveries));
                 let exhausted = held.message.is_exhausted(held.deliveries, settings.max_deliveries);
                 let is_stored = matches!(held.place, Place::Deferred(_)) || !delay.is_zero();
                 // A settlement under way has the message already.
                 let held = state.begin_settle(&token, now).ok_or(LineError::LockLost)?;
                 if is_stored && !exhausted {
                     let settlement = Settlement::Abandon { delay: Some(delay), why };
-                    return Ok(Here::Move(Box::new(held), settlement));
+                    return Ok(Here::Move(held, settlement));
                 }
                 let attempt = attempt("abandoned", why, now);
-                let action = state.release(&token, &settings, attempt, Duration::ZERO, now);
-                drop(state);
-                self.wake(1);
-                self.act(action.into_iter().collect());
-                Ok(Here::Done(Settled::Done))
+                Ok(Here::Back(state.release(&token, settings, attempt, Duration::ZERO, now)))
             }
             settlement => {
                 let held = state.begin_settle(&token, now).ok_or(LineError::LockLost)?;
-                Ok(Here::Move(Box::new(held), settlement))
+                Ok(Here::Move(held, settlement))
             }
         }
     }
@@ -260,38 +288,28 @@ impl Line {
         let mut outcomes = Vec::with_capacity(moves.len());
         let mut transactions: Vec<Prepared> = Vec::new();
         let mut groups: Vec<Vec<Move>> = Vec::new();
+        // Each step in turn, with the room that the last one left.
+        let mut one = Prepared::default();
         for step in moves {
-            let prepared = match self.prepare_move(&step, now).await {
-                Ok(mut prepared) => {
-                    prepared.fence(self, step.held.epoch);
-                    prepared
-                }
-                Err(error) => {
-                    self.state().unsettled(&step.token);
-                    outcomes.push((step.place, Err(error.into())));
-                    continue;
-                }
-            };
-            match (transactions.last(), groups.last_mut()) {
-                (Some(last), Some(group)) if last.fits(&prepared) => {
-                    let last = transactions.pop().unwrap_or_default();
-                    transactions.push(last.and(prepared));
-                    group.push(step);
-                }
-                _ => {
-                    transactions.push(prepared);
-                    groups.push(vec![step]);
-                }
+            if let Err(error) = self.prepare_move(&step, now, &mut one).await {
+                drop(std::mem::take(&mut one));
+                self.state().unsettled(&step.token);
+                outcomes.push((step.place, Err(error.into())));
+                continue;
+            }
+            one.fence(self, step.held.epoch);
+            let is_alone = one.join(&mut transactions);
+            match groups.last_mut() {
+                Some(group) if !is_alone => group.push(step),
+                _ => groups.push(vec![step]),
             }
         }
         let results = Prepared::run_each(&*self.shared.store, transactions).await;
         for (group, result) in groups.into_iter().zip(results) {
             match result {
                 Ok(()) => {
-                    for step in group {
-                        self.left(&step.token, &step.held, &step.settlement, now);
-                        outcomes.push((step.place, Ok(Settled::Done)));
-                    }
+                    self.left(&group, now);
+                    outcomes.extend(group.iter().map(|step| (step.place, Ok(Settled::Done))));
                 }
                 Err(error) if self.is_in_doubt(&error) => outcomes.extend(self.clear_up(group, &error, now).await),
                 Err(error) => {
@@ -305,85 +323,64 @@ impl Line {
         outcomes
     }
 
-    /// The message is no longer where it was.
-    pub(super) fn left(&self, token: &Uuid, held: &Held, settlement: &Settlement, now: Now) {
-        if let Settlement::Abandon { delay, why } = settlement {
-            let message = Arc::new(failed(held, "abandoned", why.clone(), now));
-            let until = now.monotonic + delay.unwrap_or_default();
-            let settings = self.settings();
-            self.state().given_back(token, message, until, &settings);
+    /// These messages are no longer where they were.
+    pub(super) fn left(&self, steps: &[Move], now: Now) {
+        let settings = self.settings();
+        let mut waits = false;
+        let mut state = self.state();
+        for Move { token, held, settlement, .. } in steps {
+            if let Settlement::Abandon { delay, why } = settlement {
+                let message = Arc::new(failed(held, "abandoned", why.clone(), now));
+                state.given_back(token, message, now.monotonic + delay.unwrap_or_default(), &settings);
+                waits = true;
+            } else {
+                state.settled(token);
+            }
+        }
+        let none_out = state.held_len() == 0;
+        drop(state);
+        if waits {
             self.shared.alarm.notify_one();
-        } else {
-            self.state().settled(token);
         }
-        if *settlement == Settlement::Complete {
-            self.watch.completed(held, now.wall);
-        }
-        // On an ordered line its key is free.
-        self.wake(1);
-        if self.fence.is_leaving() && self.state().held_len() == 0 {
+        let completed = steps.iter().filter(|step| step.settlement == Settlement::Complete);
+        self.watch.completed(completed.map(|step| &step.held), now.wall);
+        // On an ordered line their keys are free.
+        self.wake(steps.len());
+        if none_out && self.fence.is_leaving() {
             self.shared.doubt();
         }
     }
 
-    async fn prepare_move(self: &Arc<Self>, step: &Move, now: Now) -> Result<Prepared, Error> {
+    /// Adds the writes of a step to what is prepared, which is empty.
+    async fn prepare_move(self: &Arc<Self>, step: &Move, now: Now, prepared: &mut Prepared) -> Result<(), Error> {
         let Move { held, settlement, .. } = step;
-        let mut prepared = Prepared::default();
         match settlement {
-            Settlement::Complete => self.complete(held, &mut prepared),
+            Settlement::Complete => self.complete(held, prepared),
             Settlement::DeadLetter(why) => {
                 let reason = why.reason.as_deref().unwrap_or("DeadLetteredByReceiver");
                 let mut message = failed(held, "failed", why.clone(), now);
                 message.deliveries = held.deliveries;
-                self.bury(held.place, &message, reason, why.description.as_deref(), &mut prepared).await?;
+                self.bury(held.place, &message, reason, why.description.as_deref(), prepared).await?;
             }
             Settlement::Defer => {
                 let mut message = failed(held, DEFERRED, Why::default(), now);
                 message.deferrals = message.deferrals.saturating_add(1);
                 let number = message.sequence;
                 if held.place != Place::Deferred(number) {
-                    self.remove(held.place, &held.message, true, &mut prepared);
+                    self.remove(held.place, &held.message, true, prepared);
                     prepared.count(self, Delta { waiting: -1, deferred: 1, ..Delta::default() });
                 }
                 if !self.is_of_dead_letters() {
                     self.row(&message, End::Deferred, held.deliveries).into_iter().for_each(|row| prepared.write(row));
                 }
-                prepared.put(&self.layout.key(Place::Deferred(number)), &message)?;
+                prepared.put(self.layout.key(Place::Deferred(number)), &message)?;
             }
             Settlement::Abandon { delay, why } => {
                 let due = now.wall.saturating_add(delay.unwrap_or_default()).unwrap_or(Timestamp::MAX);
-                self.put_return(held.place, failed(held, "abandoned", why.clone(), now), due, &mut prepared)?;
+                self.put_return(held.place, failed(held, "abandoned", why.clone(), now), due, prepared)?;
             }
             Settlement::Renew => {}
         }
-        Ok(prepared)
-    }
-
-    /// The writes by which a message waits for its next delivery.
-    pub(super) fn put_return(
-        self: &Arc<Self>,
-        place: Place,
-        message: Stored,
-        due: Timestamp,
-        prepared: &mut Prepared,
-    ) -> Result<(), Error> {
-        match place {
-            Place::Deferred(_) => prepared.put(&self.layout.key(place), &message)?,
-            Place::Lane(lane, position) if self.settings().keeps_place() => {
-                let item = self.deliveries_item(lane, position, message.deliveries, &message.attempts);
-                let due = i64::try_from(layout::micros(due)).unwrap_or(i64::MAX);
-                prepared.write(Write::put(layout::table(), item.with("due", due)));
-                return Ok(());
-            }
-            Place::Lane(..) => {
-                self.remove(place, &message, true, prepared);
-                prepared.count(self, Delta { waiting: -1, scheduled: 1, ..Delta::default() });
-                let message = Stored { returning: true, ..message };
-                prepared.arrive_timed(self, due, message.sequence, &message)?;
-            }
-        }
-        // What is gone does not come back.
-        prepared.demand_first(Condition::Exists);
         Ok(())
     }
 
@@ -394,83 +391,14 @@ impl Line {
         self.shared.ids.random(&mut random);
         wait(policy, deliveries, u64::from_le_bytes(random))
     }
-
-    pub(super) fn complete(self: &Arc<Self>, held: &Held, prepared: &mut Prepared) {
-        self.take_away(held.place, &held.message, Delta { outgoing: 1, ..Delta::default() }, prepared);
-        self.completed_row(held).into_iter().for_each(|row| prepared.write(row));
-    }
-
-    /// Takes a message away for good, and counts that with what else is to be counted.
-    pub(super) fn take_away(self: &Arc<Self>, place: Place, message: &Stored, delta: Delta, prepared: &mut Prepared) {
-        self.remove(place, message, true, prepared);
-        let from = match place {
-            Place::Lane(..) => Delta { waiting: -1, ..delta },
-            Place::Deferred(_) => Delta { deferred: -1, ..delta },
-        };
-        if let Some(no_entry) = self.no_entry(message).filter(|_| self.is_of_dead_letters()) {
-            prepared.write(no_entry);
-            prepared.count(self, Delta { bytes: -dead_bytes(message), ..from });
-        } else {
-            prepared.count(self, from);
-        }
-    }
-
-    /// Takes a message away from where it is. `delivered`: there is a record of its deliveries.
-    pub(super) fn remove(&self, place: Place, message: &Stored, delivered: bool, prepared: &mut Prepared) {
-        prepared.write(Write::delete(layout::table(), self.layout.key(place)));
-        if let Place::Lane(lane, position) = place {
-            if delivered {
-                prepared.write(Write::delete(layout::table(), self.layout.deliveries(lane, position)));
-            }
-            if let Some(at) = message.expires_at {
-                prepared.write(Write::delete(layout::table(), self.layout.expiry(at, lane, position)));
-            }
-        }
-    }
-
-    /// Moves a message to the dead letters.
-    pub(super) async fn bury(
-        self: &Arc<Self>,
-        place: Place,
-        message: &Stored,
-        reason: &str,
-        description: Option<&str>,
-        prepared: &mut Prepared,
-    ) -> Result<(), Error> {
-        self.take_away(place, message, Delta::default(), prepared);
-        self.put_dead(message, reason, description, prepared).await
-    }
-
-    pub(super) async fn put_dead(
-        &self,
-        message: &Stored,
-        reason: &str,
-        description: Option<&str>,
-        prepared: &mut Prepared,
-    ) -> Result<(), Error> {
-        if let Some(dead) = self.dead() {
-            let position = dead.begin(LaneId::Main).await?;
-            let mut letter = message.dead_letter(reason, description, &self.path, self.shared.clock.now());
-            letter.sequence = position;
-            let bytes = dead_bytes(&letter);
-            prepared.count(&dead, Delta { waiting: 1, incoming: 1, bytes, ..Delta::default() });
-            dead.entry(&letter).into_iter().for_each(|entry| prepared.write(entry));
-            self.row(&letter, End::DeadLettered, letter.deliveries).into_iter().for_each(|row| prepared.write(row));
-            prepared.arrive(&dead, LaneId::Main, position, letter)?;
-        }
-        Ok(())
-    }
 }
 
 /// A settlement that is done, or one that needs the store.
 enum Here {
     Done(Settled),
-    Move(Box<Held>, Settlement),
-}
-
-/// What a dead letter counts for; the same when it comes and when it goes.
-pub(super) fn dead_bytes(message: &Stored) -> i64 {
-    i64::try_from(message.bytes()).unwrap_or(i64::MAX)
+    /// The message waits again, unless that is to be done about it.
+    Back(Option<Action>),
+    Move(Held, Settlement),
 }
 
 /// How long to wait before the next delivery.
@@ -497,7 +425,8 @@ fn failed(held: &Held, outcome: &'static str, why: Why, now: Now) -> Stored {
     let mut message = Stored::clone(&held.message);
     message.deliveries = held.deliveries;
     let attempt = attempt(outcome, why, now);
-    message.note(Attempt { delivery: held.deliveries, consumer: held.consumer.clone(), ..attempt });
+    let consumer = held.consumer.as_deref().map(ToOwned::to_owned);
+    message.note(Attempt { delivery: held.deliveries, consumer, ..attempt });
     message
 }
 

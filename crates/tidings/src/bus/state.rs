@@ -1,10 +1,11 @@
 //! What one process knows of a line: the windows on its lanes, the locks, and who must wait. Pure; `line` does what it
 //! decides.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
 use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
 use uuid::Uuid;
@@ -79,7 +80,7 @@ pub struct Held {
     pub deliveries: u32,
     pub until: Duration,
     pub locked_until: Timestamp,
-    pub consumer: Option<String>,
+    pub consumer: Option<Arc<str>>,
     /// In which it was handed out.
     pub epoch: u64,
     /// A settlement is being written: the lock does not expire meanwhile.
@@ -126,7 +127,8 @@ pub struct State {
     pub epoch: u64,
     pub front: Lane,
     pub main: Lane,
-    held: HashMap<Uuid, Held>,
+    /// By tokens that are made here, and that nobody else can choose.
+    held: FxHashMap<Uuid, Held>,
     held_bytes: usize,
     expiries: BTreeSet<(Duration, Uuid)>,
     /// Keys of an ordered line that have a message out.
@@ -154,7 +156,7 @@ impl State {
             epoch,
             front,
             main,
-            held: HashMap::new(),
+            held: FxHashMap::default(),
             held_bytes: 0,
             expiries: BTreeSet::new(),
             busy: BTreeMap::new(),
@@ -195,6 +197,7 @@ impl State {
         mut token: impl FnMut() -> Uuid,
     ) -> (Vec<Taken>, Vec<Action>) {
         let (mut taken, mut actions) = (Vec::new(), Vec::new());
+        let consumer: Option<Arc<str>> = consumer.map(Arc::from);
         while taken.len() < max && self.has_room() {
             let Some((lane, position)) = self.first(settings.ordered) else { break };
             let Some(message) = self.lane(lane).take(position) else { break };
@@ -208,7 +211,7 @@ impl State {
                 actions.push(Action::DeadLetter { place, message, reason: MAX_DELIVERIES });
                 continue;
             }
-            taken.push(self.hold(token(), place, message, settings, consumer, now));
+            taken.push(self.hold(token(), place, message, settings, consumer.clone(), now));
         }
         (taken, actions)
     }
@@ -226,7 +229,7 @@ impl State {
         place: Place,
         message: Arc<Stored>,
         settings: &Settings,
-        consumer: Option<&str>,
+        consumer: Option<Arc<str>>,
         now: Now,
     ) -> Taken {
         if settings.ordered {
@@ -241,7 +244,7 @@ impl State {
             message,
             until: now.monotonic + settings.lock,
             locked_until: now.wall.saturating_add(settings.lock).unwrap_or(Timestamp::MAX),
-            consumer: consumer.map(ToOwned::to_owned),
+            consumer,
             epoch: self.epoch,
             settling: false,
         };
@@ -373,7 +376,7 @@ impl State {
         let held = self.forget(token)?;
         let Held { place, mut message, deliveries, consumer, epoch, .. } = held;
         attempt.delivery = deliveries;
-        attempt.consumer = attempt.consumer.or(consumer);
+        attempt.consumer = attempt.consumer.or_else(|| consumer.as_deref().map(ToOwned::to_owned));
         let stored = Arc::make_mut(&mut message);
         stored.deliveries = deliveries;
         stored.note(attempt);
@@ -460,7 +463,9 @@ impl State {
     pub(super) fn forget(&mut self, token: &Uuid) -> Option<Held> {
         let held = self.held.remove(token)?;
         self.held_bytes = self.held_bytes.saturating_sub(held.message.bytes());
-        self.expiries.remove(&(held.until, *token));
+        if !held.settling {
+            self.expiries.remove(&(held.until, *token));
+        }
         self.disengage(held.message.message.order_key());
         self.free(held.place);
         Some(held)

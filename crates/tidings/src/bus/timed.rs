@@ -48,14 +48,7 @@ impl Line {
         let page = self.shared.store.query(layout::table(), &query).await?;
         let mut transactions: Vec<Prepared> = Vec::new();
         for item in &page.items {
-            let prepared = self.prepare_due(item, now).await?;
-            match transactions.last() {
-                Some(last) if last.fits(&prepared) => {
-                    let last = transactions.pop().unwrap_or_default();
-                    transactions.push(last.and(prepared));
-                }
-                _ => transactions.push(prepared),
-            }
+            self.prepare_due(item, now).await?.join(&mut transactions);
         }
         let mut again = page.next.is_some();
         for outcome in Prepared::run_each(&*self.shared.store, transactions).await {

@@ -20,7 +20,8 @@ use crate::alerts;
 use crate::app::Services;
 use crate::business::{self, service_requests::notify};
 use crate::http::{
-    CorrelationId, End, IdempotencySeed, Json, OneOrMany, Param, Params, Problem, RequestIds, Route, Whole, paging,
+    CorrelationId, End, IdempotencySeed, Json, OneOrMany, Param, Params, Problem, RequestIds, Route, Whole, json,
+    paging,
 };
 use crate::ingest::{self, Receipt, Received};
 use crate::rules::outcome::Sent;
@@ -159,7 +160,7 @@ fn answer(receipts: Vec<Receipt>, single: bool) -> Result<Response, Problem> {
     // Most of a receipt are its two ids, and most of these are UUIDs.
     let about = 64 + 144 * receipts.len();
     let answer = SendAnswer { accepted, duplicates, rejected, events: receipts };
-    Ok(Json(StatusCode::ACCEPTED, answer).sized(about))
+    Ok(json(StatusCode::ACCEPTED, &answer, about))
 }
 
 /// Nothing was accepted: the problem names every field of every event.

@@ -18,24 +18,24 @@ use crate::tokens::Caller;
 /// A JSON answer with its status.
 pub struct Json<T>(pub StatusCode, pub T);
 
-impl<T: Serialize> Json<T> {
-    /// The response, where one knows about how many bytes it has: no need to find out by growing.
-    pub fn sized(self, bytes: usize) -> Response {
-        let mut body = Vec::with_capacity(bytes);
-        match serde_json::to_writer(&mut body, &self.1) {
-            Ok(()) => (self.0, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
-            Err(error) => {
-                tracing::error!(%error, "an answer cannot be written as JSON");
-                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer cannot be written")
-                    .into_response()
-            }
-        }
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        json(self.0, &self.1, SMALL_BYTES)
     }
 }
 
-impl<T: Serialize> IntoResponse for Json<T> {
-    fn into_response(self) -> Response {
-        self.sized(128)
+/// Room for most answers.
+const SMALL_BYTES: usize = 128;
+
+/// A JSON answer of about so many bytes.
+pub fn json<T: Serialize>(status: StatusCode, value: &T, bytes: usize) -> Response {
+    let mut body = Vec::with_capacity(bytes);
+    match serde_json::to_writer(&mut body, value) {
+        Ok(()) => (status, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "an answer cannot be written as JSON");
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer cannot be written").into_response()
+        }
     }
 }
 
@@ -47,13 +47,25 @@ impl JsonText {
         Ok(json::text(&self.0)?)
     }
 
+    /// The body as an object that borrows from it.
+    pub fn borrowed(&self) -> Result<json::Object<'_>, Problem> {
+        match json::parse(self.text()?)? {
+            json::Borrowed::Object(fields) => Ok(fields),
+            _ => Err(no_object()),
+        }
+    }
+
     /// The body as an object.
     pub fn object(&self) -> Result<serde_json::Map<String, serde_json::Value>, Problem> {
         match json::parse::<serde_json::Value>(self.text()?)? {
             serde_json::Value::Object(fields) => Ok(fields),
-            _ => Err(Problem::invalid(vec![FieldError::new("", "the body must be a JSON object")])),
+            _ => Err(no_object()),
         }
     }
+}
+
+fn no_object() -> Problem {
+    Problem::invalid(vec![FieldError::new("", "the body must be a JSON object")])
 }
 
 /// The media type of a request in lower case, without its parameters.

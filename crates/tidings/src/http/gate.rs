@@ -207,13 +207,14 @@ impl Gate {
         }
         if let Some(key) = key.filter(|_| self.body_rule != BodyRule::Parts) {
             let services = services.clone();
-            let answer = async move {
+            // Few have a key: the others need no room for it.
+            let answer = Box::pin(async move {
                 let handler = |seed, body| {
                     parts.extensions.insert(seed);
                     next.run(Request::from_parts(parts, body))
                 };
                 services.idempotency.once(key, content, handler).await
-            };
+            });
             return if self.ends_with_caller { answer.await } else { see_through(answer).await };
         }
         let body = match content {

@@ -28,7 +28,7 @@ pub use body::read as read_body;
 pub use content::Content;
 pub use correlation::{CorrelationId, HEADER as CORRELATION_HEADER, param as correlation_param};
 pub use cursor::Sealer;
-pub use extract::{Json, JsonText, Whole, media_type};
+pub use extract::{Json, JsonText, Whole, json, media_type};
 pub use finish::see_through;
 pub use gate::{Gatekeeper, Peer, bearer_of};
 pub use idempotency::{

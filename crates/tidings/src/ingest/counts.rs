@@ -66,9 +66,9 @@ mod tests {
     #[test]
     fn counts_of_one_entity_become_one_write() {
         let delta = |waiting| Delta { waiting, incoming: 1, ..Delta::default() };
-        let one = count("e", [(&"g".to_owned(), &delta(1))]).unwrap();
-        let two = count("e", [(&"g".to_owned(), &delta(2)), (&"h".to_owned(), &delta(1))]).unwrap();
-        let other = count("f", [(&"g".to_owned(), &delta(1))]).unwrap();
+        let one = count("e", [("g", delta(1))]).unwrap();
+        let two = count("e", [("g", delta(2)), ("h", delta(1))]).unwrap();
+        let other = count("f", [("g", delta(1))]).unwrap();
         let mut writes = vec![trash("x"), one.clone(), other.clone(), two, trash("y"), one];
         assert_eq!(join(&mut writes), [3, 5]);
         let joined = Write::update(

@@ -92,10 +92,14 @@ impl Services {
         if self.forwarder.is_none() {
             return Ok(None);
         }
-        match self.path_of(parts).await? {
-            Some(path) => self.forward_for(&path, parts, body, correlation).await,
-            None => Ok(None),
-        }
+        // Every call passes here and few go on: the others need no room for it.
+        Box::pin(async {
+            match self.path_of(parts).await? {
+                Some(path) => self.forward_for(&path, parts, body, correlation).await,
+                None => Ok(None),
+            }
+        })
+        .await
     }
 
     /// The same for an entity that something else names.

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -81,8 +81,8 @@ pub fn routes() -> Vec<Route> {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Peeked {
-    items: Vec<MessageView>,
+struct Peeked<'a> {
+    items: Vec<MessageView<'a>>,
     cursor: Option<String>,
 }
 
@@ -107,7 +107,7 @@ async fn peek(
     caller: Caller,
     mut params: Params,
     place: Place,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<Response, Problem> {
     let which = match params.text("state") {
         None | Some("active") => Which::Active,
         Some("scheduled") => Which::Scheduled,
@@ -141,7 +141,7 @@ async fn peek(
         view.scheduled_for = seen.due.map(time::iso_millis);
         view
     });
-    Ok(Json(StatusCode::OK, Peeked { items: items.collect(), cursor }))
+    Ok(Json(StatusCode::OK, Peeked { items: items.collect(), cursor }).into_response())
 }
 
 async fn history(State(services): State<Services>, params: Params, place: Place) -> Result<impl IntoResponse, Problem> {

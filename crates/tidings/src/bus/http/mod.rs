@@ -75,13 +75,13 @@ pub fn respell(uri: &Uri) -> Option<Uri> {
 /// What the path of a request names.
 pub struct Place {
     pub path: Path,
-    params: Vec<(String, String)>,
+    params: RawPathParams,
 }
 
 impl Place {
     /// Another part of the path.
     pub fn part(&self, name: &str) -> &str {
-        self.params.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+        named(&self.params, name).unwrap_or_default()
     }
 }
 
@@ -92,12 +92,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Place {
         let dead = parts.extensions.get::<MatchedPath>().is_some_and(|path| path.as_str().contains(DEAD_LETTERS));
         let params = RawPathParams::from_request_parts(parts, state).await;
         let params = params.map_err(|_| Problem::bad_request("the path cannot be read"))?;
-        let params: Vec<(String, String)> =
-            params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let named = |name: &str| params.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-        let path = Path { entity: named("entity").unwrap_or_default(), subscription: named("subscription"), dead };
+        let part = |name: &str| named(&params, name).map(ToOwned::to_owned);
+        let path = Path { entity: part("entity").unwrap_or_default(), subscription: part("subscription"), dead };
         Ok(Self { path, params })
     }
+}
+
+fn named<'a>(params: &'a RawPathParams, name: &str) -> Option<&'a str> {
+    params.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
 }
 
 impl From<BusError> for Problem {

@@ -7,8 +7,8 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
+use tidings_core::json::{Borrowed, Object};
 use uuid::Uuid;
 
 use super::settle::{self, SettleBody, SettledView};
@@ -16,7 +16,7 @@ use super::view::MessageView;
 use super::{Place, broker_properties, paths};
 use crate::app::Services;
 use crate::bus::settle::Settlement;
-use crate::http::{Json, JsonText, Param, Params, Problem, Route};
+use crate::http::{JsonText, Param, Params, Problem, Route, json};
 use crate::tokens::{Caller, Scope};
 
 /// Seconds that a call may wait for a message.
@@ -83,8 +83,8 @@ struct ReceiveBody {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Received {
-    messages: Vec<MessageView>,
+struct Received<'a> {
+    messages: Vec<MessageView<'a>>,
     /// What came of each settlement, if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     settled: Option<Vec<SettledView>>,
@@ -132,8 +132,8 @@ async fn receive(
     caller: Caller,
     place: Place,
     body: JsonText,
-) -> Result<impl IntoResponse, Problem> {
-    let fields = if body.0.is_empty() { Map::new() } else { body.object()? };
+) -> Result<Response, Problem> {
+    let fields = if body.0.is_empty() { Object::default() } else { body.borrowed()? };
     let mut errors = Vec::new();
     let max = number(&fields, "max", 1..=BATCH as u64, 1, &mut errors);
     let wait = number(&fields, "waitSeconds", 0..=WAIT_SECONDS as u64, 0, &mut errors);
@@ -168,17 +168,19 @@ async fn receive(
         Err(_) if settled.is_some() => Vec::new(),
         taken => taken?,
     };
-    Ok(Json(StatusCode::OK, Received { messages: taken.iter().map(MessageView::from).collect(), settled }))
+    let messages: Vec<_> = taken.iter().map(MessageView::from).collect();
+    let bytes = messages.iter().map(MessageView::bytes).sum::<usize>() + settled.as_ref().map_or(0, Vec::len) * 80;
+    Ok(json(StatusCode::OK, &Received { messages, settled }, bytes))
 }
 
 fn number(
-    fields: &Map<String, Value>,
+    fields: &Object<'_>,
     name: &str,
     range: std::ops::RangeInclusive<u64>,
     default: u64,
     errors: &mut Vec<FieldError>,
 ) -> u64 {
-    match fields.get(name).filter(|value| !value.is_null()) {
+    match fields.get(name) {
         None => default,
         Some(value) => value.as_u64().filter(|number| range.contains(number)).unwrap_or_else(|| {
             let message = format!("must be a whole number from {} to {}", range.start(), range.end());
@@ -188,20 +190,23 @@ fn number(
     }
 }
 
-fn numbers(fields: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<Vec<u64>> {
-    let value = fields.get("sequenceNumbers").filter(|value| !value.is_null())?;
-    let numbers: Option<Vec<u64>> = value.as_array().and_then(|list| list.iter().map(Value::as_u64).collect());
+fn numbers(fields: &Object<'_>, errors: &mut Vec<FieldError>) -> Option<Vec<u64>> {
+    let numbers: Option<Vec<u64>> = match fields.get("sequenceNumbers")? {
+        Borrowed::List(list) => list.iter().map(Borrowed::as_u64).collect(),
+        _ => None,
+    };
     if numbers.as_ref().is_none_or(|numbers| numbers.is_empty() || numbers.len() > BATCH) {
         errors.push(FieldError::new("sequenceNumbers", format!("must be a list of 1 to {BATCH} numbers")));
     }
     numbers
 }
 
-fn settlements(fields: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<Vec<(Uuid, Settlement)>> {
-    let value = fields.get("settle").filter(|value| !value.is_null())?;
-    let Some(list) = value.as_array().filter(|list| (1..=BATCH).contains(&list.len())) else {
-        errors.push(FieldError::new("settle", format!("must be a list of 1 to {BATCH} settlements")));
-        return None;
-    };
-    Some(settle::read(list, "settle", errors))
+fn settlements(fields: &Object<'_>, errors: &mut Vec<FieldError>) -> Option<Vec<(Uuid, Settlement)>> {
+    match fields.get("settle")? {
+        Borrowed::List(list) if (1..=BATCH).contains(&list.len()) => Some(settle::read(list, "settle", errors)),
+        _ => {
+            errors.push(FieldError::new("settle", format!("must be a list of 1 to {BATCH} settlements")));
+            None
+        }
+    }
 }

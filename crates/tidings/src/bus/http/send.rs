@@ -10,9 +10,9 @@ use base64::Engine as _;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tidings_core::envelope::FieldError;
-use tidings_core::json;
+use tidings_core::json::{self, Borrowed, Object};
 
 use super::{Place, broker_properties};
 use crate::app::Services;
@@ -123,7 +123,7 @@ fn one(headers: &HeaderMap, body: Bytes, errors: &mut Vec<FieldError>) -> Result
 }
 
 fn batch(body: &Bytes, errors: &mut Vec<FieldError>) -> Result<Vec<Message>, Problem> {
-    let Value::Array(list) = json::parse::<Value>(json::text(body)?)? else {
+    let Borrowed::List(list) = json::parse(json::text(body)?)? else {
         return Err(Problem::invalid_field("", "a batch must be a JSON list of messages"));
     };
     if list.is_empty() || list.len() > BATCH_MESSAGES {
@@ -133,27 +133,27 @@ fn batch(body: &Bytes, errors: &mut Vec<FieldError>) -> Result<Vec<Message>, Pro
     let mut messages = Vec::with_capacity(list.len());
     for (place, value) in list.iter().enumerate() {
         match value {
-            Value::Object(fields) => messages.push(batched(fields, place, errors)),
+            Borrowed::Object(fields) => messages.push(batched(fields, place, errors)),
             _ => errors.push(FieldError::new(format!("[{place}]"), "must be an object")),
         }
     }
     Ok(messages)
 }
 
-fn batched(fields: &Map<String, Value>, place: usize, errors: &mut Vec<FieldError>) -> Message {
+fn batched(fields: &Object<'_>, place: usize, errors: &mut Vec<FieldError>) -> Message {
     let mut message = Message::default();
     let at = |name: &str| format!("[{place}].{name}");
     let text = match fields.get("Body") {
-        None | Some(Value::Null) => "",
-        Some(Value::String(text)) => text,
+        None => "",
+        Some(Borrowed::Text(text)) => text,
         Some(_) => {
             errors.push(FieldError::new(at("Body"), "must be a string; JSON goes in as text"));
             ""
         }
     };
     message.body = match fields.get("IsBodyBase64") {
-        None | Some(Value::Null | Value::Bool(false)) => Bytes::from(text.to_owned()),
-        Some(Value::Bool(true)) => match base64::prelude::BASE64_STANDARD.decode(text) {
+        None | Some(Borrowed::Bool(false)) => Bytes::copy_from_slice(text.as_bytes()),
+        Some(Borrowed::Bool(true)) => match base64::prelude::BASE64_STANDARD.decode(text) {
             Ok(bytes) => Bytes::from(bytes),
             Err(_) => {
                 errors.push(FieldError::new(at("Body"), "is not valid base64"));
@@ -166,8 +166,8 @@ fn batched(fields: &Map<String, Value>, place: usize, errors: &mut Vec<FieldErro
         }
     };
     let object = |name: &str, errors: &mut Vec<FieldError>| match fields.get(name) {
-        None | Some(Value::Null) => None,
-        Some(Value::Object(object)) => Some(object.clone()),
+        None => None,
+        Some(Borrowed::Object(object)) => Some(object.to_map()),
         Some(_) => {
             errors.push(FieldError::new(at(name), "must be an object"));
             None

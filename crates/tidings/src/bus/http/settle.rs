@@ -10,10 +10,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
-use tidings_core::{json, time};
+use tidings_core::json::{self, Borrowed, Object};
+use tidings_core::time;
 use uuid::Uuid;
 
 use super::receive::BATCH;
+use super::view::Token;
 use super::{Place, paths};
 use crate::app::Services;
 use crate::bus::line::{Line, LineError};
@@ -85,7 +87,8 @@ struct SettledList {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SettledView {
-    lock_token: String,
+    #[schemars(with = "String")]
+    lock_token: Token,
     /// `ok`, `lost` (the lock is lost or unknown) or `failed`: not done, or not known yet, as `error` says.
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +135,7 @@ async fn settle_one(services: &Services, place: &Place, settlement: Settlement) 
 }
 
 async fn settle(State(services): State<Services>, place: Place, body: JsonText) -> Result<impl IntoResponse, Problem> {
-    let Value::Array(list) = json::parse::<Value>(body.text()?)? else {
+    let Borrowed::List(list) = json::parse(body.text()?)? else {
         return Err(Problem::invalid_field("", "the body must be a list of settlements"));
     };
     if list.is_empty() || list.len() > BATCH {
@@ -148,13 +151,13 @@ async fn settle(State(services): State<Services>, place: Place, body: JsonText) 
 }
 
 /// The settlements of a list, whose place in the body is `within`; notes every mistake.
-pub(super) fn read(list: &[Value], within: &str, errors: &mut Vec<FieldError>) -> Vec<(Uuid, Settlement)> {
+pub(super) fn read(list: &[Borrowed<'_>], within: &str, errors: &mut Vec<FieldError>) -> Vec<(Uuid, Settlement)> {
     let mut settlements = Vec::with_capacity(list.len());
     for (place, value) in list.iter().enumerate() {
-        let place = format!("{within}[{place}]");
+        let name = || format!("{within}[{place}]");
         match value {
-            Value::Object(fields) => settlements.extend(settlement(fields, &place, errors)),
-            _ => errors.push(FieldError::new(place, "must be an object")),
+            Borrowed::Object(fields) => settlements.extend(settlement(fields, &name, errors)),
+            _ => errors.push(FieldError::new(name(), "must be an object")),
         }
     }
     settlements
@@ -180,19 +183,23 @@ pub(super) async fn carry_out(
             Err(LineError::Gone) => return Err(LineError::Gone),
             Err(error) => ("failed", Some(error.to_string()), None),
         };
-        results.push(SettledView { lock_token: lock_token.to_string(), status, error, locked_until });
+        results.push(SettledView { lock_token: Token(lock_token), status, error, locked_until });
     }
     Ok(results)
 }
 
-fn settlement(fields: &Map<String, Value>, place: &str, errors: &mut Vec<FieldError>) -> Option<(Uuid, Settlement)> {
+fn settlement(
+    fields: &Object<'_>,
+    place: &dyn Fn() -> String,
+    errors: &mut Vec<FieldError>,
+) -> Option<(Uuid, Settlement)> {
     let before = errors.len();
-    let mut wrong = |name: &str, why: String| errors.push(FieldError::new(format!("{place}.{name}"), why));
-    let token = fields.get("lockToken").and_then(Value::as_str).and_then(|text| Uuid::parse_str(text).ok());
+    let mut wrong = |name: &str, why: String| errors.push(FieldError::new(format!("{}.{name}", place()), why));
+    let token = fields.get("lockToken").and_then(Borrowed::as_str).and_then(|text| Uuid::parse_str(text).ok());
     if token.is_none() {
         wrong("lockToken", "must be the lockToken of a message that was received".to_owned());
     }
-    let delay = match fields.get("delaySeconds").filter(|value| !value.is_null()) {
+    let delay = match fields.get("delaySeconds") {
         None => None,
         Some(value) => {
             let most = DELAY_SECONDS as u64;
@@ -203,16 +210,16 @@ fn settlement(fields: &Map<String, Value>, place: &str, errors: &mut Vec<FieldEr
             seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         }
     };
-    let mut text = |name: &str| match fields.get(name).filter(|value| !value.is_null()) {
+    let mut text = |name: &str| match fields.get(name) {
         None => None,
-        Some(Value::String(text)) if text.chars().count() <= REASON_CHARS => Some(text.clone()),
+        Some(Borrowed::Text(text)) if text.chars().count() <= REASON_CHARS => Some(text.clone().into_owned()),
         Some(_) => {
             wrong(name, format!("must be a text of at most {REASON_CHARS} characters"));
             None
         }
     };
     let why = Why { reason: text("reason"), description: text("description") };
-    let settlement = match fields.get("action").and_then(Value::as_str) {
+    let settlement = match fields.get("action").and_then(Borrowed::as_str) {
         Some("complete") => Some(Settlement::Complete),
         Some("abandon") => Some(Settlement::Abandon { delay, why }),
         Some("deadletter") => Some(Settlement::DeadLetter(why)),

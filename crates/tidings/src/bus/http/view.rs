@@ -1,49 +1,53 @@
 //! Messages as the batch calls and peeking show them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use tidings_core::time;
+use uuid::Uuid;
 
 use crate::bus::message::{Attempt, Dead, Stored};
 use crate::bus::state::Taken;
 
+/// A message, of which nothing is copied to be shown.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct MessageView {
+pub struct MessageView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    lock_token: Option<String>,
+    #[schemars(with = "Option<String>")]
+    lock_token: Option<Token>,
     sequence_number: u64,
     /// The number it had where it was first enqueued.
     enqueued_sequence_number: u64,
-    message_id: String,
+    message_id: &'a str,
     delivery_count: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     locked_until: Option<String>,
     enqueued_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
-    correlation_id: Option<String>,
-    subject: Option<String>,
+    correlation_id: Option<&'a str>,
+    subject: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    session_id: Option<String>,
+    session_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    partition_key: Option<String>,
+    partition_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    to: Option<String>,
+    to: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reply_to: Option<String>,
+    reply_to: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reply_to_session_id: Option<String>,
+    reply_to_session_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    content_type: Option<String>,
-    properties: BTreeMap<String, Value>,
+    key: Option<&'a str>,
+    content_type: Option<&'a str>,
+    properties: &'a BTreeMap<String, Value>,
     /// The body as text; in base64 if it is none.
-    body: String,
+    body: Cow<'a, str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     body_is_base64: bool,
     /// When a scheduled message is due.
@@ -51,51 +55,67 @@ pub struct MessageView {
     pub scheduled_for: Option<String>,
     /// How earlier deliveries ended, the last ten.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    attempts: Vec<Attempt>,
+    attempts: &'a Vec<Attempt>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    dead_letter: Option<Dead>,
+    dead_letter: Option<&'a Dead>,
     /// The dead letter it comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    resubmitted_from: Option<String>,
+    resubmitted_from: Option<&'a str>,
 }
 
-impl From<&Stored> for MessageView {
-    fn from(stored: &Stored) -> Self {
+/// A lock's token, which is shown as text.
+pub(super) struct Token(pub Uuid);
+
+impl Serialize for Token {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.hyphenated().encode_lower(&mut Uuid::encode_buffer()))
+    }
+}
+
+impl MessageView<'_> {
+    /// About how many bytes it has as JSON.
+    pub(super) fn bytes(&self) -> usize {
+        self.body.len() + 512
+    }
+}
+
+impl<'a> From<&'a Stored> for MessageView<'a> {
+    fn from(stored: &'a Stored) -> Self {
         let message = &stored.message;
         let text = std::str::from_utf8(&message.body).ok();
         Self {
             lock_token: None,
             sequence_number: stored.sequence,
             enqueued_sequence_number: stored.enqueued_sequence.unwrap_or(stored.sequence),
-            message_id: message.id.clone(),
+            message_id: &message.id,
             delivery_count: stored.deliveries,
             locked_until: None,
             enqueued_at: time::iso_millis(stored.enqueued_at),
             expires_at: stored.expires_at.map(time::iso_millis),
-            correlation_id: message.correlation_id.clone(),
-            subject: message.subject.clone(),
-            session_id: message.session_id.clone(),
-            partition_key: message.partition_key.clone(),
-            to: message.to.clone(),
-            reply_to: message.reply_to.clone(),
-            reply_to_session_id: message.reply_to_session_id.clone(),
-            key: message.key.clone(),
-            content_type: message.content_type.clone(),
-            properties: message.properties.clone(),
+            correlation_id: message.correlation_id.as_deref(),
+            subject: message.subject.as_deref(),
+            session_id: message.session_id.as_deref(),
+            partition_key: message.partition_key.as_deref(),
+            to: message.to.as_deref(),
+            reply_to: message.reply_to.as_deref(),
+            reply_to_session_id: message.reply_to_session_id.as_deref(),
+            key: message.key.as_deref(),
+            content_type: message.content_type.as_deref(),
+            properties: &message.properties,
             body_is_base64: text.is_none(),
-            body: text.map_or_else(|| base64::prelude::BASE64_STANDARD.encode(&message.body), ToOwned::to_owned),
+            body: text.map_or_else(|| base64::prelude::BASE64_STANDARD.encode(&message.body).into(), Cow::Borrowed),
             scheduled_for: None,
-            attempts: stored.attempts.clone(),
-            dead_letter: stored.dead.clone(),
-            resubmitted_from: stored.resubmitted_from.clone(),
+            attempts: &stored.attempts,
+            dead_letter: stored.dead.as_ref(),
+            resubmitted_from: stored.resubmitted_from.as_deref(),
         }
     }
 }
 
-impl From<&Taken> for MessageView {
-    fn from(taken: &Taken) -> Self {
+impl<'a> From<&'a Taken> for MessageView<'a> {
+    fn from(taken: &'a Taken) -> Self {
         Self {
-            lock_token: Some(taken.token.to_string()),
+            lock_token: Some(Token(taken.token)),
             delivery_count: taken.held.deliveries,
             locked_until: Some(time::iso_millis(taken.held.locked_until)),
             ..Self::from(&*taken.held.message)

@@ -9,6 +9,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tidings_store::Error;
 use uuid::Uuid;
@@ -133,7 +134,8 @@ pub struct DeadLetterView {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<crate::bus::http::view::MessageView>,
+    #[schemars(with = "Option<crate::bus::http::view::MessageView<'static>>")]
+    message: Option<Box<RawValue>>,
 }
 
 impl From<DeadLetter> for DeadLetterView {

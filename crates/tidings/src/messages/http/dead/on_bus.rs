@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
+use serde_json::value::to_raw_value;
 use tidings_core::envelope::FieldError;
 use tidings_store::Write;
 
@@ -30,9 +31,9 @@ pub struct SentBack {
 
 impl DeadLetterView {
     pub(super) fn on_bus(letter: DeadLetter, path: String, stored: &Stored) -> Self {
-        let message = MessageView::from(stored);
+        let message = to_raw_value(&MessageView::from(stored)).ok();
         let attempts = stored.attempts.iter().filter_map(|attempt| serde_json::to_value(attempt).ok()).collect();
-        Self { source: CHANNEL, path: Some(path), message: Some(message), attempts, ..Self::from(letter) }
+        Self { source: CHANNEL, path: Some(path), message, attempts, ..Self::from(letter) }
     }
 }
 
