@@ -73,17 +73,22 @@ pub fn second_after(now: Timestamp, seconds: u64) -> i64 {
 /// `2026-11-15T12:34:56.789Z`: UTC with exactly three decimals, so that text order is time order.
 #[must_use]
 pub fn iso_millis(at: Timestamp) -> String {
-    format!("{at:.3}")
+    let Some(micros) = micros_since_1970(at) else { return format!("{at:.3}") };
+    let mut text = since_1970(micros);
+    text.truncate("2026-11-15T12:34:56.789".len());
+    text.push('Z');
+    text
 }
 
 /// `2026-11-15T12:34:56.789012Z`: UTC with exactly six decimals, so that text order is time order.
 #[must_use]
 pub fn iso_micros(at: Timestamp) -> String {
-    match u64::try_from(at.as_microsecond()) {
-        // A fraction of a microsecond before 1970 counts as 0, and is not.
-        Ok(micros) if at >= Timestamp::UNIX_EPOCH => since_1970(micros),
-        _ => format!("{at:.6}"),
-    }
+    micros_since_1970(at).map_or_else(|| format!("{at:.6}"), since_1970)
+}
+
+/// `None` before 1970, of which a fraction of a microsecond would count as 0, and is not.
+fn micros_since_1970(at: Timestamp) -> Option<u64> {
+    u64::try_from(at.as_microsecond()).ok().filter(|_| at >= Timestamp::UNIX_EPOCH)
 }
 
 /// The same text, put together by hand: every event has its time written more than once.
@@ -144,6 +149,7 @@ mod tests {
         });
         for at in ends.into_iter().chain(days).chain(around) {
             assert_eq!(iso_micros(at), format!("{at:.6}"));
+            assert_eq!(iso_millis(at), format!("{at:.3}"));
         }
     }
 
