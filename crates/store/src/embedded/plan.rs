@@ -75,9 +75,11 @@ pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
                 let stored = stored(&table, &ids, &item_key, &item, size)?;
                 (table, condition, item_key, Action::Put(stored))
             }
-            Write::Update { ref table, ref key, ref condition, .. } => {
-                let item_key = keys::item(ids.table, key);
-                (table.clone(), condition.clone(), item_key, Action::Update(Box::new(write)))
+            Write::Update { table, key, changes, condition } => {
+                let item_key = keys::item(ids.table, &key);
+                // Whether it may be done is decided by the step's own condition.
+                let update = Write::Update { table: table.clone(), key, changes, condition: Condition::None };
+                (table, condition, item_key, Action::Update(Box::new(update)))
             }
             Write::Delete { table, key, condition } => (table, condition, keys::item(ids.table, &key), Action::Delete),
             Write::Check { table, key, condition } => (table, condition, keys::item(ids.table, &key), Action::Check),

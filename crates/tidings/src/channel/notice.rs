@@ -28,6 +28,7 @@ pub struct Notice {
     pub click_url: Option<String>,
     /// The notice in our dashboard.
     pub link: Option<String>,
+    /// What a webhook posts beside the text.
     pub payload: Value,
 }
 

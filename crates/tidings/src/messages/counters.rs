@@ -5,6 +5,7 @@
 //! five minutes, what ended then. Each is split into a few shards, so that none is hot on DynamoDB; a shard alone means
 //! nothing and may be negative, the sum counts.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use tidings_store::{Change, Error, Key, KeyKind, Query, Range, Store, Table, Wri
 
 use super::record::Message;
 
+/// S002-05
+const STAGES: [&str; 3] = ["dev", "stage", "prod"];
 const SHARDS: u8 = 4;
 const DAY_SECONDS: i64 = 86_400;
 /// How exact "the last 24 hours" is.
@@ -43,20 +46,33 @@ pub struct Ended {
 #[must_use]
 pub fn created(messages: &[Message]) -> Option<Write> {
     let first = messages.first()?;
-    let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
-    Some(states(first, vec![Change::Add(Status::Created.as_str().into(), count)]))
+    let mut line = Line::of_states(first);
+    line.add(Status::Created, i64::try_from(messages.len()).unwrap_or(i64::MAX));
+    Some(line.write())
 }
 
 /// Changes of counters that are still to be written: those of many messages are one or two writes.
 #[derive(Debug, Clone, Default)]
-pub struct Tally(BTreeMap<(String, String), Line>);
+pub struct Tally(Vec<Line>);
 
-#[derive(Debug, Clone, Default)]
+/// What is added to one item. Its key becomes text only when it is written, once for many messages.
+#[derive(Debug, Clone)]
 struct Line {
-    adds: BTreeMap<&'static str, i64>,
+    kind: Kind,
+    stage: Cow<'static, str>,
+    /// When the day or the five minutes began.
+    since: i64,
+    /// By the place of a state in [`Status::ALL`].
+    adds: [i64; Status::ALL.len()],
     ttl: i64,
     /// Any of them will do: a shard alone means nothing.
     shard: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    States,
+    Ended,
 }
 
 impl Tally {
@@ -66,21 +82,19 @@ impl Tally {
         if from == to {
             return;
         }
-        let states = (states_partition(&after.stage), day_of(after));
-        self.add(states, &[(from, -1), (to, 1)], after.ttl.saturating_add(DAY_SECONDS), shard(after));
+        let states = self.line(Line::of_states(after));
+        states.add(from, -1);
+        states.add(to, 1);
         if to.is_final() {
-            let slice = after.updated_date.as_second().div_euclid(SLICE_SECONDS) * SLICE_SECONDS;
-            let ended = (ended_partition(&after.stage), slice_text(slice));
-            self.add(ended, &[(to, 1)], slice + SLICES_KEPT_SECONDS, shard(after));
+            self.line(Line::of_ended(after)).add(to, 1);
         }
     }
 
-    pub fn merge(&mut self, other: Self) {
-        for (key, line) in other.0 {
-            let mine = self.0.entry(key).or_insert_with(|| Line { shard: line.shard, ..Line::default() });
-            mine.ttl = mine.ttl.max(line.ttl);
-            for (name, by) in line.adds {
-                *mine.adds.entry(name).or_default() += by;
+    pub fn merge(&mut self, other: &Self) {
+        for line in &other.0 {
+            match self.0.iter_mut().find(|known| known.is_about_the_same(line)) {
+                Some(known) => known.merge(line),
+                None => self.0.push(line.clone()),
             }
         }
     }
@@ -88,14 +102,7 @@ impl Tally {
     /// The writes that make it count.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
-        let write = |((counter, slot), line): (&(String, String), &Line)| {
-            // Whoever came to a state and left it again does not count there.
-            let adds = line.adds.iter().filter(|(_, by)| **by != 0);
-            let mut changes: Vec<Change> = adds.map(|(name, by)| Change::Add((*name).into(), *by)).collect();
-            changes.push(Change::Set("ttl".into(), line.ttl.into()));
-            Write::update(table(), Key::with_sort(counter, format!("{slot}#{}", line.shard)), changes)
-        };
-        self.0.iter().map(write).collect()
+        self.0.iter().map(Line::write).collect()
     }
 
     /// How many writes it is.
@@ -112,15 +119,70 @@ impl Tally {
     /// How many more there would be with the other.
     #[must_use]
     pub fn len_with(&self, other: &Self) -> usize {
-        self.0.len() + other.0.keys().filter(|key| !self.0.contains_key(*key)).count()
+        let is_new = |line: &&Line| !self.0.iter().any(|known| known.is_about_the_same(line));
+        self.0.len() + other.0.iter().filter(is_new).count()
     }
 
-    fn add(&mut self, key: (String, String), adds: &[(Status, i64)], ttl: i64, shard: u8) {
-        let line = self.0.entry(key).or_insert_with(|| Line { shard, ..Line::default() });
-        line.ttl = line.ttl.max(ttl);
-        for (status, by) in adds {
-            *line.adds.entry(status.as_str()).or_default() += by;
+    /// The line that is about the same as a new one, which becomes it if there is none.
+    fn line(&mut self, new: Line) -> &mut Line {
+        let place = self.0.iter().position(|known| known.is_about_the_same(&new)).unwrap_or(self.0.len());
+        match self.0.get_mut(place) {
+            Some(known) => known.merge(&new),
+            None => self.0.push(new),
         }
+        self.0.get_mut(place).expect("it was found or pushed")
+    }
+}
+
+impl Line {
+    /// For the states of the messages that were made on the same day.
+    fn of_states(message: &Message) -> Self {
+        let since = message.created_date.as_second().div_euclid(DAY_SECONDS) * DAY_SECONDS;
+        // As long as the last message of the day.
+        Self::new(Kind::States, message, since, message.ttl.saturating_add(DAY_SECONDS))
+    }
+
+    /// For what ended in the same five minutes.
+    fn of_ended(message: &Message) -> Self {
+        let since = message.updated_date.as_second().div_euclid(SLICE_SECONDS) * SLICE_SECONDS;
+        Self::new(Kind::Ended, message, since, since + SLICES_KEPT_SECONDS)
+    }
+
+    fn new(kind: Kind, message: &Message, since: i64, ttl: i64) -> Self {
+        let known = STAGES.into_iter().find(|known| *known == message.stage);
+        let stage = known.map_or_else(|| Cow::Owned(message.stage.clone()), Cow::Borrowed);
+        Self { kind, stage, since, adds: [0; Status::ALL.len()], ttl, shard: shard(message) }
+    }
+
+    fn is_about_the_same(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.since == other.since && self.stage == other.stage
+    }
+
+    fn add(&mut self, status: Status, by: i64) {
+        for (sum, known) in self.adds.iter_mut().zip(Status::ALL) {
+            *sum += if known == status { by } else { 0 };
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.ttl = self.ttl.max(other.ttl);
+        for (sum, by) in self.adds.iter_mut().zip(other.adds) {
+            *sum += by;
+        }
+    }
+
+    fn write(&self) -> Write {
+        let start = iso_millis(Timestamp::from_second(self.since).unwrap_or(Timestamp::MIN));
+        let (counter, slot) = match self.kind {
+            // The day alone.
+            Kind::States => (states_partition(&self.stage), start.get(..10).unwrap_or_default()),
+            Kind::Ended => (ended_partition(&self.stage), start.as_str()),
+        };
+        // Whoever came to a state and left it again does not count there.
+        let adds = Status::ALL.into_iter().zip(self.adds).filter(|(_, by)| *by != 0);
+        let mut changes: Vec<Change> = adds.map(|(status, by)| Change::Add(status.as_str().into(), by)).collect();
+        changes.push(Change::Set("ttl".into(), self.ttl.into()));
+        Write::update(table(), Key::with_sort(counter, format!("{slot}#{}", self.shard)), changes)
     }
 }
 
@@ -159,24 +221,8 @@ async fn sum(store: &dyn Store, query: Query, names: &[&str]) -> Result<Vec<i64>
     }
 }
 
-fn states(message: &Message, mut changes: Vec<Change>) -> Write {
-    let day = day_of(message);
-    // As long as the last message of the day.
-    changes.push(Change::Set("ttl".into(), (message.ttl + DAY_SECONDS).into()));
-    let key = Key::with_sort(states_partition(&message.stage), format!("{day}#{}", shard(message)));
-    Write::update(table(), key, changes)
-}
-
-fn day_of(message: &Message) -> String {
-    iso_millis(message.created_date).chars().take(10).collect()
-}
-
 fn shard(message: &Message) -> u8 {
     message.message_id.bytes().fold(0, |sum: u8, byte| sum.wrapping_mul(31).wrapping_add(byte)) % SHARDS
-}
-
-fn slice_text(second: i64) -> String {
-    iso_millis(Timestamp::from_second(second).unwrap_or(Timestamp::MIN))
 }
 
 fn states_partition(stage: &str) -> String {

@@ -3,8 +3,12 @@
 //! A first attempt is written down together with its outcome (`deliver::attempt`), so for a moment the store does not
 //! know of it. Whoever wants to call the message off waits for that moment to pass, and an attempt begins only if nobody
 //! is about to call it off.
+//!
+//! What was made a moment ago is known without a look into the store, unless somebody changed a message since: that is
+//! counted here ([`Holds::changes`]).
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -13,6 +17,7 @@ use tokio::sync::Notify;
 pub struct Holds {
     held: Mutex<HashSet<String>>,
     released: Notify,
+    changes: AtomicU64,
 }
 
 /// A message in hand, until this is dropped.
@@ -32,8 +37,9 @@ impl Holds {
         is_free.then(|| Hold { holds: self, message_id })
     }
 
-    /// The message, as soon as nobody else has it.
+    /// The message, as soon as nobody else has it. Whoever waits for it is about to change it.
     pub async fn hold(&self, message_id: &str) -> Hold<'_> {
+        self.count_change();
         loop {
             let mut released = std::pin::pin!(self.released.notified());
             // From now on a release is heard, also one before the next look.
@@ -43,6 +49,18 @@ impl Holds {
             }
             released.await;
         }
+    }
+
+    /// How often somebody was about to change messages that may wait for their attempt. While that stays the same, a
+    /// message in hand is as it was.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    /// Says that somebody who holds nothing is about to change messages.
+    pub fn count_change(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
     fn held(&self) -> MutexGuard<'_, HashSet<String>> {
@@ -75,5 +93,19 @@ mod tests {
         assert!(holds.try_hold("a").is_none());
         drop(second);
         assert!(holds.try_hold("a").is_some());
+    }
+
+    #[tokio::test]
+    async fn whoever_is_about_to_change_something_counts() {
+        let holds = Holds::default();
+        drop(holds.try_hold("a"));
+        assert_eq!(holds.changes(), 0);
+        let first = holds.try_hold("a").unwrap();
+        assert!(holds.hold("a").now_or_never().is_none());
+        assert_eq!(holds.changes(), 1, "also before it is their turn");
+        drop(first);
+        drop(holds.hold("a").await);
+        holds.count_change();
+        assert_eq!(holds.changes(), 3);
     }
 }

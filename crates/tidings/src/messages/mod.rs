@@ -24,7 +24,7 @@ pub mod types;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
 use tidings_core::message::Input;
 use tidings_core::retry::Policy;
@@ -41,7 +41,7 @@ use quiet::Quiet;
 pub use record::{Message, NewMessage};
 pub use signal::{News, Signal, Signals};
 pub use tidings_core::message::Status;
-use transition::{Refused, Stored, Transition};
+use transition::{Made, Refused, Stored, Transition};
 use types::Types;
 
 use crate::bus::push;
@@ -163,8 +163,10 @@ impl Messages {
         origin: Origin<'_>,
         message_id: Uuid,
         now: Timestamp,
-    ) -> Result<Stored, Vec<FieldError>> {
-        let mut errors = self.types.check(&request.message_type, &request.payload);
+    ) -> Result<Made, Vec<FieldError>> {
+        // Held as the kind of value that validators take.
+        let payload = Value::Object(request.payload);
+        let mut errors = self.types.check_value(&request.message_type, &payload);
         let latest = now.as_second().saturating_add(self.keep_seconds);
         if request.deliver_at.is_some_and(|at| at.as_second() >= latest) {
             let days = self.keep_seconds / DAY_SECONDS;
@@ -173,14 +175,17 @@ impl Messages {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let topic = request.payload.get("topic").and_then(Value::as_str).unwrap_or(&self.topic);
-        let target = json!({ "topic": topic }).as_object().cloned().unwrap_or_default();
+        let topic = payload.get("topic").and_then(Value::as_str).unwrap_or(&self.topic);
+        let target = Map::from_iter([("topic".to_owned(), topic.into())]);
         let new = NewMessage {
             message_id,
             created_by: origin.created_by.to_owned(),
             stage: request.stage.as_deref().unwrap_or(&self.stage),
             message_type: &request.message_type,
-            payload: request.payload,
+            payload: match payload {
+                Value::Object(payload) => payload,
+                _ => Map::new(),
+            },
             correlation_id: origin.correlation_id,
             channel: "ntfy",
             target,
@@ -193,7 +198,7 @@ impl Messages {
         let trace_id = origin.trace_id.map(ToOwned::to_owned);
         let message = Message { trace_id, cancel_key: request.cancel_key, ..Message::new(new, now) };
         // Too large, too deep, a number out of range: whatever an item cannot hold.
-        let made = Stored::just_made(message).and_then(|made| self.table.check_item(made.item()).map(|()| made));
+        let made = Made::new(message).and_then(|made| self.table.check_item(made.item()).map(|()| made));
         made.map_err(|error| vec![FieldError::new("payload", format!("cannot be stored: {error}"))])
     }
 
@@ -215,26 +220,30 @@ impl Messages {
     /// Stores messages, each in a transaction of its own. One that is there already is the same request come again: it
     /// is given as it is now.
     pub async fn create(&self, messages: Vec<Message>) -> Result<Vec<Message>, Error> {
-        let made = messages.into_iter().map(Stored::just_made).collect::<Result<Vec<_>, _>>()?;
-        self.create_made(made).await
+        let made = messages.into_iter().map(Made::new).collect::<Result<Vec<_>, _>>()?;
+        self.create_made(made, Message::clone).await
     }
 
-    /// The same for those that were just composed.
-    pub async fn create_made(&self, made: Vec<Stored>) -> Result<Vec<Message>, Error> {
-        let transactions = made.iter().map(|made| {
-            let insert = Write::insert(&self.table, made.item().clone());
-            [insert].into_iter().chain(counters::created(std::slice::from_ref(&made.message))).collect()
-        });
-        let outcomes = self.store.transact_each(transactions.collect()).await;
-        let mut stored = Vec::with_capacity(made.len());
-        for (made, outcome) in made.into_iter().zip(outcomes) {
+    /// The same for those that were just composed; gives what is to be shown of each, which then goes its way.
+    pub async fn create_made<T>(&self, made: Vec<Made>, show: impl Fn(&Message) -> T) -> Result<Vec<T>, Error> {
+        let (mut transactions, mut made_now) = (Vec::with_capacity(made.len()), Vec::with_capacity(made.len()));
+        for made in made {
+            let (item, made) = made.into_parts();
+            let counted = counters::created(std::slice::from_ref(&made.message));
+            transactions.push([Write::insert(&self.table, item)].into_iter().chain(counted).collect());
+            made_now.push(made);
+        }
+        let seen = self.holds.changes();
+        let outcomes = self.store.transact_each(transactions).await;
+        let mut stored = Vec::with_capacity(made_now.len());
+        for (made, outcome) in made_now.into_iter().zip(outcomes) {
             match outcome {
                 Ok(()) => {
-                    stored.push(made.message.clone());
-                    self.signals.made(made);
+                    stored.push(show(&made.message));
+                    self.signals.made(made, seen);
                 }
                 Err(error) => match error.conflict_on(0).and_then(|conflict| conflict.found.as_ref()) {
-                    Some(found) => stored.push(Message::from_item(found)?),
+                    Some(found) => stored.push(show(&Message::from_item(found)?)),
                     None => return Err(error),
                 },
             }
@@ -253,8 +262,7 @@ impl Messages {
     /// Whether a message is in the store as it was read.
     pub async fn is_still(&self, stored: &Stored) -> Result<bool, Error> {
         let item = self.store.get(&self.table, &record::key(&stored.message.message_id)).await?;
-        let same = |item: &Item| ["status", "revision"].iter().all(|name| item.get(name) == stored.item().get(name));
-        Ok(item.as_ref().is_some_and(same))
+        Ok(item.is_some_and(|item| stored.is_still(&item)))
     }
 
     /// A page of the messages of a cancelling key, newest first: of those that have `ended`, or of the others. Among these

@@ -25,7 +25,8 @@ impl Message {
             tags: tags.filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
             click_url: text("click_url").map(ToOwned::to_owned),
             link: Some(format!("{}/ui/messages/{}", public_url.trim_end_matches('/'), self.message_id)),
-            payload: Value::Object(self.payload.clone()),
+            // Nobody else posts it as it is.
+            payload: if self.channel == "webhook" { Value::Object(self.payload.clone()) } else { Value::Null },
         }
     }
 

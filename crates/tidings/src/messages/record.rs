@@ -217,7 +217,12 @@ impl Message {
     }
 
     pub fn to_item(&self) -> Result<Item, Error> {
-        let fixed = Item::new()
+        self.with_fixed(self.moving()?)
+    }
+
+    /// What a change can touch, and with it the attributes that stay as they were made.
+    pub fn with_fixed(&self, moving: Item) -> Result<Item, Error> {
+        Ok(moving
             .with("message_id", &self.message_id)
             .with("created_date", time::iso_millis(self.created_date))
             .with("created_by", &self.created_by)
@@ -234,10 +239,7 @@ impl Message {
             .with_some("event_id", self.event_id.as_ref())
             .with_some("rule", self.rule.as_ref())
             .with_some("retry_of", self.retry_of.as_ref())
-            .with_some("schema_version", self.schema_version.as_ref());
-        let mut item = self.moving()?;
-        item.0.extend(fixed.0);
-        Ok(item)
+            .with_some("schema_version", self.schema_version.as_ref()))
     }
 
     /// Of its attributes, those that a change of the message can touch; all others stay as they were made.
@@ -247,24 +249,25 @@ impl Message {
         let attempts = (!delivery.attempts.is_empty()).then(|| Value::from_record(&delivery.attempts)).transpose()?;
         let recipients = (!self.recipients.is_empty()).then(|| Value::from_record(&self.recipients)).transpose()?;
         let due = self.due_at();
+        // In the order of their names, as they are kept.
         Ok(Item::new()
-            .with("status", delivery.status.as_str())
-            .with("updated_date", time::iso_millis(self.updated_date))
-            .with_some("processing_started_at", at(self.processing_started_at))
-            .with_some("processing_completed_at", at(self.processing_completed_at))
-            .with_some("error_message", delivery.error_message.as_ref())
-            .with("retry_count", delivery.retry_count)
-            .with_some("notification_id", delivery.notification_id.as_ref())
-            .with_some("due", due.map(|_| self.due_part()))
-            .with_some("next_attempt_at", at(due))
-            .with_some("deliver_at", (self.deliver_at > self.created_date).then(|| time::iso_millis(self.deliver_at)))
-            .with_some("queued_at", at(self.queued_at))
-            .with_some("cancel_key", self.cancel_key.as_ref().map(|key| cancel_part(key, delivery.status.is_final())))
-            .with_some("put_off_by", self.put_off_by.as_ref())
-            .with_some("lease_owner", self.lease.as_ref().map(|lease| &lease.owner))
             .with_some("attempts", attempts)
+            .with_some("cancel_key", self.cancel_key.as_ref().map(|key| cancel_part(key, delivery.status.is_final())))
+            .with_some("deliver_at", (self.deliver_at > self.created_date).then(|| time::iso_millis(self.deliver_at)))
+            .with_some("due", due.map(|_| self.due_part()))
+            .with_some("error_message", delivery.error_message.as_ref())
+            .with_some("lease_owner", self.lease.as_ref().map(|lease| &lease.owner))
+            .with_some("next_attempt_at", at(due))
+            .with_some("notification_id", delivery.notification_id.as_ref())
+            .with_some("processing_completed_at", at(self.processing_completed_at))
+            .with_some("processing_started_at", at(self.processing_started_at))
+            .with_some("put_off_by", self.put_off_by.as_ref())
+            .with_some("queued_at", at(self.queued_at))
             .with_some("recipients", recipients)
-            .with("revision", self.revision))
+            .with("retry_count", delivery.retry_count)
+            .with("revision", self.revision)
+            .with("status", delivery.status.as_str())
+            .with("updated_date", time::iso_millis(self.updated_date)))
     }
 
     pub fn from_item(item: &Item) -> Result<Self, Error> {

@@ -24,14 +24,14 @@ const SECRET_BYTES: usize = 256;
 const FORMS: [fn(&mut Message); 4] = [quote_less, keep_few_attempts, leave_out_who_has_it, keep_the_end_alone];
 
 /// The attributes of a message that a change can touch, as they fit into its item beside what stays there. The message
-/// becomes what they say.
+/// becomes what they say. Of the item, so many bytes may not be at hand.
 ///
 /// # Errors
 ///
 /// If it has not ended and does not fit: nothing more can be tried with it.
-pub fn moving(message: &mut Message, item: &Item) -> Result<Item, Error> {
+pub fn moving(message: &mut Message, item: &Item, aside: usize) -> Result<Item, Error> {
     let mut new = message.moving()?;
-    let mut bytes = bytes_with(item, &new);
+    let mut bytes = bytes_with(item, &new) + aside;
     if bytes <= limits::ITEM_BYTES {
         return Ok(new);
     }
@@ -40,6 +40,8 @@ pub fn moving(message: &mut Message, item: &Item) -> Result<Item, Error> {
         bytes,
         "a message outgrows its item and is written in a shorter form"
     );
+    let whole = if aside > 0 { Some(message.to_item()?) } else { None };
+    let item = whole.as_ref().unwrap_or(item);
     for shorten in FORMS {
         shorten(message);
         new = message.moving()?.with("target", Value::from_record(&message.target)?);

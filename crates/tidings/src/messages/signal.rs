@@ -35,9 +35,17 @@ pub struct Signal {
 #[derive(Debug, Default)]
 pub struct News {
     /// Due when they were made, and stored.
-    pub messages: Vec<Stored>,
+    pub messages: Vec<Handed>,
     /// The earliest moment at which something is due that is not among them.
     pub earliest: Option<Timestamp>,
+}
+
+/// A message that is handed over.
+#[derive(Debug)]
+pub struct Handed {
+    pub stored: Stored,
+    /// [`super::Holds::changes`] before it was stored, if somebody looked.
+    pub seen: Option<u64>,
 }
 
 impl Default for Signals {
@@ -54,19 +62,20 @@ impl Signals {
         for message in messages {
             self.made.fetch_add(1, Ordering::Relaxed);
             if let (Some(signal), Some(due)) = (self.channels.get(message.channel.as_str()), message.due_at()) {
-                signal.note(due, Some(message), || Stored::just_made(message.clone()).ok());
+                let give = || Some(Handed { stored: Stored::just_made(message.clone()).ok()?, seen: None });
+                signal.note(due, Some(message), give);
             }
         }
     }
 
-    /// The same for one that nobody else needs.
-    pub fn made(&self, made: Stored) {
+    /// The same for one that nobody else needs; before it was stored, so many changes were `seen`.
+    pub fn made(&self, made: Stored, seen: u64) {
         self.made.fetch_add(1, Ordering::Relaxed);
         let message = &made.message;
         if let (Some(signal), Some(due)) = (self.channels.get(message.channel.as_str()), message.due_at()) {
             // Looked at while it is still here, and only then handed over.
             let (created, small) = (message.created_date, is_small(message));
-            signal.hand(due, created, small, || Some(made));
+            signal.hand(due, created, small, || Some(Handed { stored: made, seen: Some(seen) }));
         }
     }
 
@@ -108,12 +117,12 @@ fn is_small(message: &Message) -> bool {
 }
 
 impl Signal {
-    fn note(&self, due: Timestamp, message: Option<&Message>, give: impl FnOnce() -> Option<Stored>) {
+    fn note(&self, due: Timestamp, message: Option<&Message>, give: impl FnOnce() -> Option<Handed>) {
         let created = message.map_or(Timestamp::MIN, |message| message.created_date);
         self.hand(due, created, message.is_some_and(is_small), give);
     }
 
-    fn hand(&self, due: Timestamp, created: Timestamp, small: bool, give: impl FnOnce() -> Option<Stored>) {
+    fn hand(&self, due: Timestamp, created: Timestamp, small: bool, give: impl FnOnce() -> Option<Handed>) {
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         // Once some are left to the store, so are those that come after them: they keep their order.
         let fits = small && due <= created && news.earliest.is_none() && news.messages.len() < HANDED;

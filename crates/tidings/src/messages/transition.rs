@@ -30,11 +30,47 @@ pub(super) const PASSING: [&str; 12] = [
     "queued_at",
 ];
 
-/// A message as it was read.
+/// A message as it is in the store.
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub message: Message,
+    /// Its attributes as they were read; of one that was just made only those that a change can touch.
     item: Item,
+    /// Bytes of the attributes that are not in `item`.
+    aside: usize,
+}
+
+/// A message that is about to be stored, and the item that it will be.
+#[derive(Debug, Clone)]
+pub struct Made {
+    pub message: Message,
+    /// What a change can touch.
+    moving: Item,
+    item: Item,
+}
+
+impl Made {
+    /// # Errors
+    ///
+    /// If the message holds what an item cannot.
+    pub fn new(message: Message) -> Result<Self, Error> {
+        let moving = message.moving()?;
+        let item = message.with_fixed(moving.clone())?;
+        Ok(Self { message, moving, item })
+    }
+
+    #[must_use]
+    pub const fn item(&self) -> &Item {
+        &self.item
+    }
+
+    /// The item to be stored, and the message as it is once that is done. What never changes is in there only once: many
+    /// of them may wait in memory.
+    #[must_use]
+    pub fn into_parts(self) -> (Item, Stored) {
+        let aside = self.item.size() - self.moving.size();
+        (self.item, Stored { message: self.message, item: self.moving, aside })
+    }
 }
 
 /// A message as it will be, once `writes` are done.
@@ -61,7 +97,7 @@ impl Stored {
     ///
     /// If the item is no message.
     pub fn read(item: Item) -> Result<Self, Error> {
-        Ok(Self { message: Message::from_item(&item)?, item })
+        Ok(Self { message: Message::from_item(&item)?, item, aside: 0 })
     }
 
     /// A message that was just stored.
@@ -70,19 +106,25 @@ impl Stored {
     ///
     /// If it holds what an item cannot; it was not stored then.
     pub fn just_made(message: Message) -> Result<Self, Error> {
-        let item = message.to_item()?;
-        Ok(Self { message, item })
+        Made::new(message).map(|made| made.into_parts().1)
     }
 
+    /// Its attributes as they were read.
     #[must_use]
     pub const fn item(&self) -> &Item {
         &self.item
     }
 
+    /// Whether an item that was read now is the one that this was made from.
+    #[must_use]
+    pub fn is_still(&self, item: &Item) -> bool {
+        ["status", "revision"].iter().all(|name| item.get(name) == self.item.get(name))
+    }
+
     /// Bytes it takes.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.item.size()
+        self.item.size() + self.aside
     }
 
     /// What the message becomes by one input after the other, each at its time: all that happened since it was read is
@@ -99,7 +141,7 @@ impl Stored {
         followers: &[Arc<dyn Follower>],
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
-        let Self { message: mut after, item } = self;
+        let Self { message: mut after, item, aside } = self;
         let (before, mut now) = (after.delivery.retry_count, after.updated_date);
         let (mut tally, mut actions) = (Tally::default(), Vec::new());
         for (input, at) in inputs {
@@ -127,7 +169,7 @@ impl Stored {
             more.extend(followers.iter().flat_map(|follower| follower.retried(&after, by)));
         }
         // The letter has the message as it is kept.
-        let (write, item) = update(item, table, &mut after)?;
+        let (write, item) = update(item, aside, table, &mut after)?;
         for action in &actions {
             // One that stands for a message of the bus has its dead letter there.
             if let Action::DeadLetter { reason } = action
@@ -138,7 +180,7 @@ impl Stored {
         }
         let mut writes = vec![write];
         writes.extend(more);
-        Ok(Transition { after: Self { message: after, item }, writes, tally, actions })
+        Ok(Transition { after: Self { message: after, item, aside }, writes, tally, actions })
     }
 
     /// The message put off until the end of quiet hours; its state stays.
@@ -147,15 +189,15 @@ impl Stored {
     ///
     /// If it cannot be written.
     pub fn put_off(self, table: &Table, until: Timestamp, hours: &str, now: Timestamp) -> Result<Transition, Error> {
-        let Self { message: mut after, item } = self;
+        let Self { message: mut after, item, aside } = self;
         touch(&mut after, now);
         match after.delivery.status {
             Status::Processing => after.delivery.next_attempt_at = Some(until),
             _ => after.deliver_at = to_millis(until),
         }
         after.put_off_by = Some(hours.to_owned());
-        let (write, item) = update(item, table, &mut after)?;
-        let after = Self { message: after, item };
+        let (write, item) = update(item, aside, table, &mut after)?;
+        let after = Self { message: after, item, aside };
         Ok(Transition { after, writes: vec![write], tally: Tally::default(), actions: Vec::new() })
     }
 }
@@ -168,13 +210,13 @@ fn touch(message: &mut Message, now: Timestamp) {
 }
 
 /// The update from what was read to `after`, and the item that it makes. What does not fit is left out of `after`.
-fn update(mut item: Item, table: &Table, after: &mut Message) -> Result<(Write, Item), Error> {
+fn update(mut item: Item, aside: usize, table: &Table, after: &mut Message) -> Result<(Write, Item), Error> {
     let unchanged = |name: &'static str| match item.get(name) {
         Some(value) => Condition::Equals(name.into(), value.clone()),
         None => Condition::LacksAttribute(name.into()),
     };
     let condition = Condition::All(vec![Condition::Exists, unchanged("status"), unchanged("revision")]);
-    let new = shorter::moving(after, &item)?;
+    let new = shorter::moving(after, &item, aside)?;
     let mut changes = Vec::new();
     for name in PASSING.into_iter().filter(|name| new.get(name).is_none()) {
         if item.0.remove(name).is_some() {

@@ -60,18 +60,22 @@ impl Types {
     /// Every reason why the payload does not fit the type, by field; the API and the scheduler ask here.
     #[must_use]
     pub fn check(&self, message_type: &str, payload: &Map<String, Value>) -> Vec<FieldError> {
+        self.check_value(message_type, &Value::Object(payload.clone()))
+    }
+
+    /// The same for a payload that is held as a value of any kind, as validators want it.
+    #[must_use]
+    pub fn check_value(&self, message_type: &str, payload: &Value) -> Vec<FieldError> {
         let kind = self.known.get(message_type);
         if kind.is_none() && !(self.allow_unknown && check_name(message_type, TYPE_CHARS).is_ok()) {
             let names: Vec<_> = self.known.keys().map(String::as_str).collect();
             let message = format!("is no known type; known are {}", names.join(", "));
             return vec![FieldError::new("message_type", message)];
         }
-        // Validators take a value of their own kind; a payload is small.
-        let mut errors: Vec<_> =
-            payload::check(payload).err().map(|why| FieldError::new("payload", why)).into_iter().collect();
-        let payload = Value::Object(payload.clone());
+        let checked = payload.as_object().map_or(Ok(()), payload::check);
+        let mut errors: Vec<_> = checked.err().map(|why| FieldError::new("payload", why)).into_iter().collect();
         for validator in std::iter::once(&self.common).chain(kind.map(|kind| &kind.validator)) {
-            for error in validator.iter_errors(&payload).take(MOST_ERRORS) {
+            for error in validator.iter_errors(payload).take(MOST_ERRORS) {
                 let error = field_error(&error);
                 if !errors.contains(&error) {
                     errors.push(error);

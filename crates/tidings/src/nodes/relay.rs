@@ -144,8 +144,8 @@ impl Relay {
         Some(async move {
             let Ok(Ok(mut answer)) = tokio::time::timeout(PATIENCE, client.open(request)).await else { return };
             drop(ready);
-            if answer.status() != 200 {
-                tracing::debug!(status = answer.status().as_u16(), "another node does not let this caller listen");
+            if answer.status != 200 {
+                tracing::debug!(status = answer.status, "another node does not let this caller listen");
                 return;
             }
             let mut text = BytesMut::new();

@@ -5,12 +5,11 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use reqwest::Url;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::address::is_forbidden;
 use crate::config::outbound::Allowed;
@@ -78,16 +77,5 @@ impl Guard {
 
     fn permits(&self, ip: IpAddr) -> bool {
         !is_forbidden(ip) || self.allow.iter().any(|allowed| allowed.permits_address(ip))
-    }
-}
-
-impl Resolve for Guard {
-    fn resolve(&self, name: Name) -> Resolving {
-        let guard = self.clone();
-        Box::pin(async move {
-            let addresses = guard.addresses(name.as_str()).await?;
-            // The client puts the URL's port in.
-            Ok(Box::new(addresses.into_iter().map(|ip| SocketAddr::new(ip, 0))) as Addrs)
-        })
     }
 }

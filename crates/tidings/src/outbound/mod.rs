@@ -6,17 +6,24 @@
 
 pub mod address;
 mod guard;
+mod pool;
 pub mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method};
+use http::header::{ACCEPT, HeaderValue, USER_AGENT};
+use http::{HeaderMap, Method, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy;
 use reqwest::Url;
+use tokio::time::Instant;
 
 use self::guard::{Forbidden, Guard};
 pub use self::guard::{Resolver, SystemResolver};
+use self::pool::{Pool, TooSlow};
 use crate::config;
 
 /// Of an answer, this much is read; nobody has a use for more.
@@ -28,7 +35,9 @@ const IDLE_CONNECTIONS_PER_HOST: usize = 4;
 const IDLE_CONNECTIONS_TRUSTED: usize = 128;
 /// What a side does that takes too long to be connected to.
 const CONNECTING: &str = "take the connection";
-const USER_AGENT: &str = concat!("tidings/", env!("CARGO_PKG_VERSION"));
+/// What it does that takes too long in all.
+const ANSWERING: &str = "answer";
+const WHO_WE_ARE: HeaderValue = HeaderValue::from_static(concat!("tidings/", env!("CARGO_PKG_VERSION")));
 
 /// How long to wait for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +58,7 @@ impl Default for Timeouts {
 
 #[derive(Clone)]
 pub struct Outbound {
-    client: reqwest::Client,
+    pool: Pool,
     guard: Option<Guard>,
     timeouts: Timeouts,
 }
@@ -68,6 +77,31 @@ pub struct Response {
     pub headers: HeaderMap,
     /// At most [`MAX_ANSWER_BYTES`] of it, unless more was asked for.
     pub body: Bytes,
+}
+
+/// An answer of which the head has come.
+#[derive(Debug)]
+pub struct Begun {
+    pub status: u16,
+    pub headers: HeaderMap,
+    rest: Incoming,
+}
+
+impl Begun {
+    /// The next piece of the body; `None` at its end.
+    ///
+    /// # Errors
+    ///
+    /// If the exchange breaks off.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, hyper::Error> {
+        while let Some(frame) = self.rest.frame().await {
+            // What is no data are fields that follow the body.
+            if let Ok(data) = frame?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Why there is no answer. The texts name no more of the URL than its origin: the rest may hold secrets.
@@ -196,11 +230,13 @@ impl Outbound {
     pub async fn send_up_to(&self, request: Request, most: usize) -> Result<Response, Error> {
         self.judge(&request.url)?;
         let origin = origin(&request.url);
-        let exchange = self.exchange(request, &origin, most);
+        let begun = Instant::now();
+        let mut answer = self.begin(request, &origin).await?;
         let total = self.timeouts.total;
-        match tokio::time::timeout(total, exchange).await {
-            Ok(result) => result,
-            Err(_) => Err(Error::Timeout { origin, what: "answer", limit: total }),
+        // What came with the head is read without a timer.
+        match tokio::time::timeout_at(begun + total, self.body(&mut answer, &origin, most)).await {
+            Ok(body) => Ok(Response { status: answer.status, headers: answer.headers, body: body? }),
+            Err(_) => Err(Error::Timeout { origin, what: ANSWERING, limit: total }),
         }
     }
 
@@ -209,36 +245,42 @@ impl Outbound {
     /// # Errors
     ///
     /// If there is no answer.
-    pub async fn open(&self, request: Request) -> Result<reqwest::Response, Error> {
+    pub async fn open(&self, request: Request) -> Result<Begun, Error> {
         self.judge(&request.url)?;
         let origin = origin(&request.url);
         self.begin(request, &origin).await
     }
 
-    async fn begin(&self, request: Request, origin: &str) -> Result<reqwest::Response, Error> {
-        let sent = self.client.request(request.method, request.url).headers(request.headers).body(request.body).send();
-        let first_byte = self.timeouts.connect + self.timeouts.first_byte;
-        match tokio::time::timeout(first_byte, sent).await {
-            Ok(answer) => answer.map_err(|error| self.classify(error, origin)),
-            Err(_) => Err(Error::Timeout { origin: origin.to_owned(), what: "begin to answer", limit: first_byte }),
+    async fn begin(&self, request: Request, origin: &str) -> Result<Begun, Error> {
+        let broken = |why: http::uri::InvalidUri| Error::Broken { origin: origin.to_owned(), why: why.to_string() };
+        let mut sent = http::Request::new(Full::new(request.body));
+        *sent.method_mut() = request.method;
+        *sent.uri_mut() = Uri::try_from(request.url.as_str()).map_err(broken)?;
+        *sent.headers_mut() = request.headers;
+        sent.headers_mut().entry(USER_AGENT).or_insert(WHO_WE_ARE);
+        sent.headers_mut().entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        let (first_byte, total) = (self.timeouts.connect + self.timeouts.first_byte, self.timeouts.total);
+        let (what, limit) = if first_byte <= total { ("begin to answer", first_byte) } else { (ANSWERING, total) };
+        match tokio::time::timeout(limit, self.pool.request(sent)).await {
+            Ok(Ok(answer)) => {
+                let (head, rest) = answer.into_parts();
+                Ok(Begun { status: head.status.as_u16(), headers: head.headers, rest })
+            }
+            Ok(Err(error)) => Err(self.classify(&error, error.is_connect(), origin)),
+            Err(_) => Err(Error::Timeout { origin: origin.to_owned(), what, limit }),
         }
     }
 
-    async fn exchange(&self, request: Request, origin: &str, most: usize) -> Result<Response, Error> {
-        let mut answer = self.begin(request, origin).await?;
+    async fn body(&self, answer: &mut Begun, origin: &str, most: usize) -> Result<Bytes, Error> {
         let mut body = BytesMut::new();
-        while let Some(chunk) = answer.chunk().await.map_err(|error| self.classify(error, origin))? {
+        while let Some(chunk) = answer.chunk().await.map_err(|error| self.classify(&error, false, origin))? {
             let room = most - body.len();
             body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
             if body.len() >= most {
                 break;
             }
         }
-        Ok(Response {
-            status: answer.status().as_u16(),
-            headers: std::mem::take(answer.headers_mut()),
-            body: body.freeze(),
-        })
+        Ok(body.freeze())
     }
 
     fn judge(&self, url: &Url) -> Result<(), Error> {
@@ -257,13 +299,15 @@ impl Outbound {
         }
     }
 
-    fn classify(&self, error: reqwest::Error, origin: &str) -> Error {
+    fn classify(&self, error: &(dyn std::error::Error + 'static), connecting: bool, origin: &str) -> Error {
         let origin = origin.to_owned();
-        let (connecting, timed_out) = (error.is_connect(), error.is_timeout());
-        // The text of the outer layers shows the URL; the innermost cause is what happened.
-        let mut innermost: &(dyn std::error::Error + 'static) = &error;
+        // The outer layers say what was tried; the innermost cause is what happened.
+        let mut innermost = error;
+        let mut timed_out = false;
         while let Some(source) = innermost.source() {
             innermost = source;
+            let io = innermost.downcast_ref::<std::io::Error>();
+            timed_out |= innermost.is::<TooSlow>() || io.is_some_and(|io| io.kind() == std::io::ErrorKind::TimedOut);
         }
         if innermost.is::<Forbidden>() {
             return Error::Forbidden { origin };
@@ -271,26 +315,14 @@ impl Outbound {
         if connecting && timed_out {
             return Error::Timeout { origin, what: CONNECTING, limit: self.timeouts.connect };
         }
-        let why = if innermost.is::<reqwest::Error>() { "it failed".to_owned() } else { innermost.to_string() };
+        let why = if innermost.is::<legacy::Error>() { "it failed".to_owned() } else { innermost.to_string() };
         if connecting { Error::Connect { origin, why } } else { Error::Broken { origin, why } }
     }
 
     fn build(guard: Option<Guard>, timeouts: Timeouts) -> Result<Self, Error> {
-        // The first provider stays; there is only this one in the program.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder()
-            .user_agent(USER_AGENT)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .referer(false)
-            .connect_timeout(timeouts.connect)
-            .pool_max_idle_per_host(if guard.is_some() { IDLE_CONNECTIONS_PER_HOST } else { IDLE_CONNECTIONS_TRUSTED })
-            .pool_idle_timeout(Duration::from_secs(60));
-        if let Some(guard) = &guard {
-            builder = builder.dns_resolver(Arc::new(guard.clone()));
-        }
-        let client = builder.build().map_err(|error| Error::Setup(error.without_url().to_string()))?;
-        Ok(Self { client, guard, timeouts })
+        let most_idle = if guard.is_some() { IDLE_CONNECTIONS_PER_HOST } else { IDLE_CONNECTIONS_TRUSTED };
+        let pool = pool::open(guard.clone(), timeouts.connect, most_idle);
+        Ok(Self { pool: pool.map_err(|error| Error::Setup(error.to_string()))?, guard, timeouts })
     }
 }
 

@@ -33,7 +33,9 @@ pub fn trace_of(correlation_id: &str) -> String {
 }
 
 fn hashed(text: &str, bytes: usize) -> String {
-    digest(&SHA256, text.as_bytes()).as_ref().iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+    let hash = digest(&SHA256, text.as_bytes());
+    let digits = hash.as_ref().iter().take(bytes).flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 #[cfg(test)]

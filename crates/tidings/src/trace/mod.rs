@@ -270,9 +270,8 @@ fn message_step(item: Item) -> Told {
     // Messages keep milliseconds; at the end of theirs they come after the event that caused them.
     let end = message.created_date.saturating_add(std::time::Duration::from_micros(999));
     let place = time::iso_micros(end.unwrap_or(message.created_date));
-    let id = message.message_id.clone();
-    let details = serde_json::to_value(MessageView::from(message)).unwrap_or_default();
-    let step = Step { time: at, kind: "message", id, details: raw(&details) };
+    let details = serde_json::to_value(MessageView::from(&message)).unwrap_or_default();
+    let step = Step { time: at, kind: "message", id: message.message_id, details: raw(&details) };
     Ok((place, Some(step)))
 }
 

@@ -147,7 +147,7 @@ async fn show(
     let message =
         stored.ok_or_else(|| Problem::not_found("there is no message of this id, or it has expired"))?.message;
     let status = message.delivery.status;
-    let view = serde_json::to_value(MessageView::from(message.clone())).unwrap_or_default();
+    let view = serde_json::to_value(MessageView::from(&message)).unwrap_or_default();
     let said = match done.as_deref() {
         Some("retry") => Some("A new message was made; this is it."),
         Some("cancel") => Some("The message is cancelled."),

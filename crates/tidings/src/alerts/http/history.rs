@@ -48,7 +48,7 @@ pub fn routes() -> Vec<Route> {
             resend,
         )
         .scopes(&[Scope::Operate])
-        .answer::<MessageView>(202, "The new message"),
+        .answer::<MessageView<'static>>(202, "The new message"),
     ]
 }
 
@@ -254,11 +254,11 @@ async fn resend(
     caller: Caller,
     correlation: CorrelationId,
     Path((partition, sort)): Path<(String, String)>,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<Response, Problem> {
     let by = By { user: &caller.name(), correlation_id: &correlation.0 };
     let sent = services.alerts.resend(&services.messages, &services.audit, &partition, &sort, by).await;
     match sent {
-        Ok(message) => Ok(Json(StatusCode::ACCEPTED, MessageView::from(message))),
+        Ok(message) => Ok(Json(StatusCode::ACCEPTED, MessageView::from(&message)).into_response()),
         Err(Refused::Unknown) => Err(Problem::not_found(Refused::Unknown.to_string())),
         Err(Refused::Conflict(why)) => Err(Problem::conflict(why)),
         Err(Refused::Store(error)) => Err(error.into()),

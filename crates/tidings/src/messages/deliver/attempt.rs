@@ -23,7 +23,7 @@ use crate::channel::limiter::Health;
 use crate::ingest::{Arrival, Companions};
 use crate::messages::record::{Lease, to_millis};
 use crate::messages::transition::{Refused, Stored, Transition};
-use crate::messages::{Hold, Message, dead};
+use crate::messages::{Hold, Message, Messages, dead};
 
 /// Added to the longest attempt: recording its outcome takes time, too.
 const LEASE_SPARE: Duration = Duration::from_secs(60);
@@ -63,9 +63,23 @@ pub struct Desk {
     pub ledger: Ledger,
 }
 
-/// Makes the next attempt of a message, if it is due and nobody else is at it. `known` is how it was read not long ago;
+/// A message as it was read or made not long ago.
+pub struct Known {
+    pub stored: Box<Stored>,
+    /// What [`crate::messages::Holds::changes`] said before.
+    pub seen: Option<u64>,
+}
+
+impl Known {
+    /// Whether it is still so, asked by whoever holds the message.
+    async fn is_still(&self, messages: &Messages) -> Result<bool, Error> {
+        Ok(self.seen == Some(messages.holds.changes()) || messages.is_still(&self.stored).await?)
+    }
+}
+
+/// Makes the next attempt of a message, if it is due and nobody else is at it. `known` is how it was not long ago;
 /// `is_new` says that it was made by this process and not tried yet.
-pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>, is_new: bool) -> Result<Looked, Error> {
+pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Known>, is_new: bool) -> Result<Looked, Error> {
     let (services, messages) = (&desk.services, &desk.services.messages);
     let mut known = known;
     let mut hold = if is_new && services.embedded.is_some() { messages.holds.try_hold(message_id) } else { None };
@@ -73,7 +87,7 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>, 
     let taken = loop {
         let fresh = known.is_none();
         let stored = match known.take() {
-            Some(stored) if hold.is_none() || messages.is_still(&stored).await? => *stored,
+            Some(known) if hold.is_none() || known.is_still(messages).await? => *known.stored,
             _ => match messages.get(message_id).await? {
                 Some(stored) => stored,
                 None => return Ok(Looked::untried(None)),
@@ -86,7 +100,7 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>, 
         }
         if let Some((until, hours)) = messages.quiet.until(&stored.message, now) {
             let put_off = match stored.put_off(&messages.table, until, hours, now) {
-                Err(Error::Invalid(why)) => return give_up(desk, message_id, &why).await,
+                Err(Error::Invalid(why)) => return Box::pin(give_up(desk, message_id, &why)).await,
                 put_off => put_off?,
             };
             match desk.ledger.enter(put_off.writes, put_off.tally).await {
@@ -103,7 +117,7 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>, 
             Ok(Some(taken)) => break taken,
             Ok(None) if fresh => return Ok(Looked::untried(None)),
             Ok(None) => {}
-            Err(Error::Invalid(why)) => return give_up(desk, message_id, &why).await,
+            Err(Error::Invalid(why)) => return Box::pin(give_up(desk, message_id, &why)).await,
             Err(error) => return Err(error),
         }
     };
@@ -111,6 +125,11 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>, 
         services.metrics.delivery.given_up(&taken.message.channel);
         return Ok(Looked::untried(None));
     }
+    Box::pin(carry_out(desk, taken)).await
+}
+
+/// Sends what is in our hands, and records what came of it.
+async fn carry_out(desk: &Desk, taken: Stored) -> Result<Looked, Error> {
     let (sent, health) = send(desk, &taken.message).await?;
     let due = record(desk, taken, None, sent).await?;
     Ok(Looked { health, due })
@@ -119,32 +138,35 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Box<Stored>>, 
 /// Makes an attempt that is written down with its outcome, or when that is long in coming.
 async fn attempt_at_once(desk: &Desk, stored: Stored, hold: Hold<'_>, now: Timestamp) -> Result<Looked, Error> {
     let policy = desk.services.messages.policy_of(&stored.message);
-    let Ok((delivery, _)) = step(&stored.message.delivery, &policy, Input::TakenUp, now) else {
+    if step(&stored.message.delivery, &policy, Input::TakenUp, now).is_err() {
         return Ok(Looked::untried(None));
-    };
-    drop(policy);
-    let message = Message { delivery, ..stored.message.clone() };
-    let mut sending = std::pin::pin!(send(desk, &message));
-    if let Ok(sent) = tokio::time::timeout(SOON, sending.as_mut()).await {
-        let (sent, health) = sent?;
-        let due = record(desk, stored, Some(now), sent).await?;
-        return Ok(Looked { health, due });
     }
-    let written = async {
-        let taken = take_up(desk, stored, now).await;
-        drop(hold);
-        taken
+    drop(policy);
+    let (taken, sent) = {
+        let mut sending = std::pin::pin!(send(desk, &stored.message));
+        match tokio::time::timeout(SOON, sending.as_mut()).await {
+            Ok(sent) => (None, sent),
+            Err(_) => {
+                let written = async {
+                    let taken = take_up(desk, stored.clone(), now).await;
+                    drop(hold);
+                    taken
+                };
+                let (taken, sent) = tokio::join!(written, sending);
+                (Some(taken), sent)
+            }
+        }
     };
-    let (taken, sent) = tokio::join!(written, sending);
     let (sent, health) = sent?;
     let due = match taken {
-        Ok(Some(taken)) => record(desk, taken, None, sent).await?,
+        None => record(desk, stored, Some(now), sent).await?,
+        Some(Ok(Some(taken))) => record(desk, taken, None, sent).await?,
         // That it is being sent cannot be written down; what came of it can, once it has ended.
-        Err(Error::Invalid(_)) => match desk.services.messages.get(&message.message_id).await? {
+        Some(Err(Error::Invalid(_))) => match desk.services.messages.get(&stored.message.message_id).await? {
             Some(stored) => record(desk, stored, Some(now), sent).await?,
             None => None,
         },
-        taken => {
+        Some(taken) => {
             taken?;
             None
         }
@@ -249,7 +271,7 @@ async fn record(desk: &Desk, taken: Stored, began: Option<Timestamp>, sent: Sent
         let stored = match &gone {
             Some(reason) if !is_bare => {
                 let writes = writes.into_iter().chain(tally.writes()).collect();
-                disable(services, &after.message, reason, writes, now).await
+                Box::pin(disable(services, &after.message, reason, writes, now)).await
             }
             _ => desk.ledger.enter(writes, tally).await,
         };

@@ -40,6 +40,7 @@ pub async fn expire(services: &Services) -> Result<usize, Error> {
                     Err(Refused::Conflict(_)) => continue,
                     Err(Refused::Store(error)) => return Err(error),
                 };
+                messages.holds.count_change();
                 match services.store.transact(transition.all_writes()).await {
                     Ok(()) => given_up += 1,
                     Err(Error::Conflict { .. }) => continue,

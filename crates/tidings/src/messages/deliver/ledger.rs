@@ -108,8 +108,11 @@ fn keys(writes: &[Write]) -> Vec<u64> {
     let hash = |write: &Write| {
         let mut hasher = DefaultHasher::new();
         write.table().name().hash(&mut hasher);
-        // A write without a key is refused by the store.
-        write.key().ok()?.hash(&mut hasher);
+        match write {
+            // A write without a key is refused by the store.
+            Write::Put { .. } => write.key().ok()?.hash(&mut hasher),
+            Write::Update { key, .. } | Write::Delete { key, .. } | Write::Check { key, .. } => key.hash(&mut hasher),
+        }
         Some(hasher.finish())
     };
     writes.iter().filter_map(hash).collect()
@@ -132,7 +135,7 @@ impl Sheet {
         self.keys.extend(&entry.keys);
         self.writes += entry.writes.len();
         self.bytes += bytes(&entry.writes);
-        self.tally.merge(entry.tally.clone());
+        self.tally.merge(&entry.tally);
         self.entries.push(entry);
     }
 

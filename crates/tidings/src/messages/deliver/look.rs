@@ -81,6 +81,7 @@ impl Deliverer {
     /// Ends the leases of processes that are gone. On the embedded store that is every other one.
     async fn take_over(&mut self, now: Timestamp) -> Result<(), Error> {
         let mut gone = BTreeMap::new();
+        self.services.messages.holds.count_change();
         let was_ahead = self.services.embedded.is_some() && self.clock_was_ahead(now).await?;
         let until = now.saturating_add(longest_lease()).ok().filter(|_| !was_ahead).unwrap_or(Timestamp::MAX);
         let (store, table) = (&*self.services.store, &self.services.messages.table);
@@ -168,12 +169,12 @@ impl Deliverer {
         let by_hand = !self.unread && self.window.len() + news.messages.len() <= WINDOW;
         let mut left = news.earliest.into_iter().collect::<Vec<_>>();
         for made in news.messages {
-            let due = made.message.due_at().unwrap_or(now);
+            let due = made.stored.message.due_at().unwrap_or(now);
             if !by_hand || due > now {
                 left.push(due);
                 continue;
             }
-            let stub = Stub { is_new: true, ..Stub::of(made, monotonic) };
+            let stub = Stub { is_new: true, seen: made.seen, ..Stub::of(made.stored, monotonic) };
             if self.held.insert(stub.message_id.clone()) {
                 self.window.push(stub);
             }

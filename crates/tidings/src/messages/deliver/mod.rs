@@ -36,7 +36,7 @@ use tidings_store::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::attempt::{Desk, Looked, attempt};
+use self::attempt::{Desk, Known, Looked, attempt};
 use self::lane::Lane;
 use self::ledger::Ledger;
 use self::park::Parked;
@@ -322,7 +322,8 @@ impl Deliverer {
         self.running.spawn(async move {
             // What is being written of it at this moment must not come between.
             let at_once = stub.is_new && !stub.queueing;
-            let looked = Box::pin(attempt(&desk, &stub.message_id, stub.stored.take(), at_once)).await;
+            let known = stub.stored.take().map(|stored| Known { stored, seen: stub.seen });
+            let looked = Box::pin(attempt(&desk, &stub.message_id, known, at_once)).await;
             if looked.is_err() {
                 // A store that fails is not to be asked again at once.
                 tokio::time::sleep(PAUSE).await;

@@ -167,7 +167,7 @@ fn queueing(services: &Services, stub: &Stub, tally: &mut Tally) -> Vec<Change> 
     let queued = stored
         .and_then(|stored| services.messages.transition(stored, Input::Queued, services.clock.now(), |_| {}).ok());
     let Some(mut queued) = queued else { return vec![Change::Add("revision".into(), 1)] };
-    tally.merge(queued.tally);
+    tally.merge(&queued.tally);
     match queued.writes.first_mut() {
         Some(Write::Update { changes, .. }) => std::mem::take(changes),
         _ => Vec::new(),

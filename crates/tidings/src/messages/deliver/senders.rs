@@ -104,7 +104,8 @@ impl Senders {
     /// Makes one attempt, which may take that long; an e-mail has as many tries as it has recipients.
     pub async fn attempt(&self, message: &Message, timeout: Duration, now: Timestamp) -> Sent {
         if message.channel == "email" {
-            return self.mail(message, timeout, now).await;
+            // Mails and webhooks take more room than a push, of which there are many at the same time.
+            return Box::pin(self.mail(message, timeout, now)).await;
         }
         let sending = tokio::time::timeout(timeout, self.send(message, now));
         let late = || Outcome::retry(format!("took longer than {} s", timeout.as_secs_f64())).into();
@@ -115,7 +116,7 @@ impl Senders {
     pub async fn send(&self, message: &Message, now: Timestamp) -> Sent {
         let notice = message.notice(&self.public_url);
         match message.channel.as_str() {
-            "email" => self.mail(message, LONGEST, now).await,
+            "email" => Box::pin(self.mail(message, LONGEST, now)).await,
             "ntfy" => {
                 let topic = message.target.get("topic").and_then(Value::as_str).unwrap_or_default();
                 self.push(&notice, topic, now).await.into()
@@ -128,24 +129,24 @@ impl Senders {
                 let url = message.target.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
                 let target = webhook::Target { url, secrets: message.secret.iter().cloned().collect() };
                 match message.message_type.as_str() {
-                    push::MESSAGE_TYPE => self.deliver(message, &target, now).await.into(),
-                    _ => self.call(&notice, &target, now).await.into(),
+                    push::MESSAGE_TYPE => Box::pin(self.deliver(message, &target, now)).await.into(),
+                    _ => Box::pin(self.call(&notice, &target, now)).await.into(),
                 }
             }
             "ticket" => match &self.ticket {
-                Ok(sender) => sender.send(&notice, message).await.into(),
+                Ok(sender) => Box::pin(sender.send(&notice, message)).await.into(),
                 Err(why) => Outcome::reject(why).into(),
             },
             "queue" => match &self.queue {
-                Ok(sender) => sender.send(message).await.into(),
+                Ok(sender) => Box::pin(sender.send(message)).await.into(),
                 Err(why) => Outcome::reject(why).into(),
             },
             stream::CHANNEL => match &self.stream {
-                Ok(sender) => sender.send(message, now).await.into(),
+                Ok(sender) => Box::pin(sender.send(message, now)).await.into(),
                 Err(why) => Outcome::reject(why).into(),
             },
             audit_log::CHANNEL => match &self.audit_log {
-                Ok(sender) => sender.send(message).await.into(),
+                Ok(sender) => Box::pin(sender.send(message)).await.into(),
                 Err(why) => Outcome::reject(why).into(),
             },
             _ => Outcome::reject("there is no such channel").into(),

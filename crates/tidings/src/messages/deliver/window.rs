@@ -24,6 +24,8 @@ pub struct Stub {
     pub queueing: bool,
     /// Made while this process ran, and not tried yet.
     pub is_new: bool,
+    /// [`crate::messages::Holds::changes`] before it was made: if none came since, it is as it is `stored` here.
+    pub seen: Option<u64>,
 }
 
 impl Stub {
@@ -37,6 +39,7 @@ impl Stub {
             since,
             queueing: false,
             is_new: false,
+            seen: None,
         }
     }
 }
@@ -78,33 +81,31 @@ impl Window {
     /// Takes out at most `most` of those whose destination `may_go`, one of each in turn; `may_go` is asked before each.
     /// Gives also the destinations that may not.
     pub fn take(&mut self, most: usize, mut may_go: impl FnMut(&str) -> bool) -> (Vec<Stub>, BTreeSet<String>) {
-        let (mut going, mut blocked) = (Vec::new(), BTreeSet::new());
+        let (mut going, mut blocked): (Vec<Stub>, _) = (Vec::new(), BTreeSet::new());
         let mut round: Vec<String> = self.lines.keys().cloned().collect();
         let behind = self.last.as_ref().map_or(0, |last| round.partition_point(|destination| destination <= last));
         round.rotate_left(behind);
-        while !round.is_empty() {
-            let mut next = Vec::with_capacity(round.len());
-            for destination in round {
+        while !round.is_empty() && going.len() < most {
+            round.retain(|destination| {
                 if going.len() >= most {
-                    return (going, blocked);
+                    return true;
                 }
-                if !may_go(&destination) {
-                    blocked.insert(destination);
-                    continue;
+                if !may_go(destination) {
+                    blocked.insert(destination.clone());
+                    return false;
                 }
-                let Some(line) = self.lines.get_mut(&destination) else { continue };
-                let taken = line.pop_front();
-                let is_done = line.is_empty();
-                self.length -= usize::from(taken.is_some());
-                going.extend(taken);
-                self.last = Some(destination.clone());
-                if is_done {
-                    self.lines.remove(&destination);
-                } else {
-                    next.push(destination);
+                let Some(line) = self.lines.get_mut(destination) else { return false };
+                going.extend(line.pop_front());
+                let goes_on = !line.is_empty();
+                if !goes_on {
+                    self.lines.remove(destination);
                 }
-            }
-            round = next;
+                goes_on
+            });
+        }
+        self.length -= going.len();
+        if let Some(last) = going.last() {
+            self.last = Some(last.destination.clone());
         }
         (going, blocked)
     }
@@ -131,6 +132,7 @@ mod tests {
             since: Duration::ZERO,
             queueing: false,
             is_new: false,
+            seen: None,
         }
     }
 

@@ -37,7 +37,7 @@ pub(super) async fn retry(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let new_id: Uuid = request_ids(&services, seed).uuid(0);
-    Ok(created(send_again(&services, &caller, &correlation, &id, new_id).await?))
+    Ok(created(&send_again(&services, &caller, &correlation, &id, new_id).await?))
 }
 
 /// Sends a failed message again as a new one of that id; gives the new one.
@@ -100,15 +100,16 @@ pub(super) async fn cancel(
     correlation: CorrelationId,
     seed: Seed,
     Path(id): Path<String>,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<Response, Problem> {
     // The same request come again finds what it did.
     if seed.is_some_and(|Extension(seed)| seed.claim().is_again)
         && let Some(stored) = services.messages.get(&id).await?
         && stored.message.delivery.error_message.as_deref() == Some(CANCELLED)
     {
-        return Ok(Json(StatusCode::OK, MessageView::from(stored.message)));
+        return Ok(Json(StatusCode::OK, MessageView::from(&stored.message)).into_response());
     }
-    Ok(Json(StatusCode::OK, MessageView::from(call_off(&services, &caller, &correlation, &id).await?)))
+    let message = call_off(&services, &caller, &correlation, &id).await?;
+    Ok(Json(StatusCode::OK, MessageView::from(&message)).into_response())
 }
 
 /// Does not send a message; gives it as it is then.

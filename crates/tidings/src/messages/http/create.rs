@@ -16,7 +16,7 @@ use super::view::MessageView;
 use crate::app::Services;
 use crate::http::correlation::trace_beside;
 use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Problem, RequestIds};
-use crate::messages::transition::Stored;
+use crate::messages::transition::Made;
 use crate::messages::{Message, Origin, Request};
 use crate::tokens::Caller;
 
@@ -45,13 +45,13 @@ pub(super) async fn create(
     seed: Seed,
     body: JsonText,
 ) -> Result<Response, Problem> {
-    let fields = body.object()?;
+    let mut fields = body.object()?;
     let created_by = created_by(&caller);
     let origin = origin(&created_by, &correlation, &headers);
     let id = request_ids(&services, seed).uuid(0);
-    let made = compose(&services, &fields, origin, id, services.clock.now()).map_err(Problem::invalid)?;
-    let made = services.messages.create_made(vec![made]).await?;
-    made.into_iter().next().map(created).ok_or_else(|| Problem::bad_request("no message was made"))
+    let made = compose(&services, &mut fields, origin, id, services.clock.now()).map_err(Problem::invalid)?;
+    let made = services.messages.create_made(vec![made], created).await?;
+    made.into_iter().next().ok_or_else(|| Problem::bad_request("no message was made"))
 }
 
 fn origin<'a>(created_by: &'a str, correlation: &'a CorrelationId, headers: &'a HeaderMap) -> Origin<'a> {
@@ -62,11 +62,12 @@ fn origin<'a>(created_by: &'a str, correlation: &'a CorrelationId, headers: &'a 
 /// The message that a body asks for; every field that is wrong.
 fn compose(
     services: &Services,
-    fields: &Map<String, Value>,
+    fields: &mut Map<String, Value>,
     origin: Origin<'_>,
     id: Uuid,
     now: Timestamp,
-) -> Result<Stored, Vec<FieldError>> {
+) -> Result<Made, Vec<FieldError>> {
+    let request = read::request(fields);
     let key = read::cancel_key(fields);
     let correlation = read::correlation_id(fields);
     // What the body says of itself is more exact than what its request says.
@@ -74,7 +75,7 @@ fn compose(
         Ok(Some(correlation_id)) => Origin { correlation_id, ..origin },
         _ => origin,
     };
-    let composed = match read::request(fields) {
+    let composed = match request {
         Ok(request) => {
             let cancel_key = key.as_ref().ok().cloned().flatten();
             services.messages.compose(Request { cancel_key, ..request }, origin, id, now)
@@ -97,7 +98,7 @@ fn compose(
     }
 }
 
-pub(super) fn created(message: Message) -> Response {
+pub(super) fn created(message: &Message) -> Response {
     let location = format!("/api/messages/{}", message.message_id);
     let mut response = Json(StatusCode::CREATED, MessageView::from(message)).into_response();
     if let Ok(location) = location.parse() {
@@ -113,14 +114,14 @@ pub(super) async fn create_batch(
     headers: HeaderMap,
     seed: Seed,
     body: JsonText,
-) -> Result<impl IntoResponse, Problem> {
-    let entries = read::batch(&body, "messages", MOST_CREATED)?;
+) -> Result<Response, Problem> {
+    let mut entries = read::batch(&body, "messages", MOST_CREATED)?;
     let (now, created_by) = (services.clock.now(), created_by(&caller));
     let origin = origin(&created_by, &correlation, &headers);
     let ids = request_ids(&services, seed);
     let (mut good, mut results) = (Vec::new(), Vec::new());
-    for (place, entry) in entries.iter().enumerate() {
-        let fields = entry.as_object().ok_or_else(|| vec![FieldError::new("", "must be an object")]);
+    for (place, entry) in entries.iter_mut().enumerate() {
+        let fields = entry.as_object_mut().ok_or_else(|| vec![FieldError::new("", "must be an object")]);
         let composed = fields.and_then(|fields| compose(&services, fields, origin, ids.uuid(place), now));
         results.push(composed.map(|made| good.push(made)));
     }
@@ -128,15 +129,16 @@ pub(super) async fn create_batch(
         return Err(all_refused(results));
     }
     let created = good.len();
-    let mut made = services.messages.create_made(good).await?.into_iter();
-    let items: Vec<BatchItem> = results
+    let made = services.messages.create_made(good, Message::clone).await?;
+    let mut made = made.iter();
+    let items: Vec<BatchItem<'_>> = results
         .into_iter()
         .map(|entry| match entry {
             Ok(()) => BatchItem { status: 201, message: made.next().map(MessageView::from), errors: Vec::new() },
             Err(errors) => BatchItem { status: 400, message: None, errors },
         })
         .collect();
-    Ok(Json(StatusCode::CREATED, BatchAnswer { created, rejected: items.len() - created, items }))
+    Ok(Json(StatusCode::CREATED, BatchAnswer { created, rejected: items.len() - created, items }).into_response())
 }
 
 fn all_refused(results: Vec<Result<(), Vec<FieldError>>>) -> Problem {

@@ -10,7 +10,7 @@ mod view;
 
 use axum::extract::{Path, State};
 use axum::http::{Method, StatusCode};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tidings_core::envelope::FieldError;
 use tidings_core::message::Status;
@@ -45,7 +45,7 @@ pub fn routes() -> Vec<Route> {
         Route::new(Method::POST, "/api/messages", "Make a message", create)
             .scopes(&[Scope::Ingest, Scope::Operate])
             .body::<NewMessageBody>()
-            .answer::<MessageView>(201, "The message; it is on disk"),
+            .answer::<MessageView<'static>>(201, "The message; it is on disk"),
         Route::new(Method::GET, "/api/messages", "Messages, newest first", page)
             .scopes(&[Scope::Read])
             .params(&[
@@ -58,18 +58,18 @@ pub fn routes() -> Vec<Route> {
                 Param("limit", "1 to 100, default 50"),
                 Param("cursor", "Where the page before ended"),
             ])
-            .answer::<MessageList>(200, "A page of messages"),
+            .answer::<MessageList<'static>>(200, "A page of messages"),
         Route::new(Method::POST, "/api/messages/batch", "Make up to 25 messages, each on its own", create_batch)
             .scopes(&[Scope::Ingest, Scope::Operate])
             .body::<BatchBody>()
-            .answer::<BatchAnswer>(201, "What became of each; at least one was made"),
+            .answer::<BatchAnswer<'static>>(201, "What became of each; at least one was made"),
         Route::new(Method::POST, "/api/messages/batch-get", "Up to 100 messages by their ids", get_batch)
             .scopes(&[Scope::Read])
             .body::<IdsBody>()
-            .answer::<BatchGetAnswer>(200, "Those that exist, in the order of their ids"),
+            .answer::<BatchGetAnswer<'static>>(200, "Those that exist, in the order of their ids"),
         Route::new(Method::GET, "/api/messages/{message_id}", "One message with its attempts", get)
             .scopes(&[Scope::Read])
-            .answer::<MessageView>(200, "The message"),
+            .answer::<MessageView<'static>>(200, "The message"),
         Route::new(
             Method::POST,
             "/api/messages/{message_id}/retry",
@@ -78,11 +78,11 @@ pub fn routes() -> Vec<Route> {
         )
         .scopes(&[Scope::Operate])
         .at_owner()
-        .answer::<MessageView>(201, "The new message, with `retry_of`")
+        .answer::<MessageView<'static>>(201, "The new message, with `retry_of`")
         .answer_empty(409, "It is not failed"),
         Route::new(Method::POST, "/api/messages/{message_id}/cancel", "Do not send a message", cancel)
             .scopes(&[Scope::Operate])
-            .answer::<MessageView>(200, "The message, failed as cancelled")
+            .answer::<MessageView<'static>>(200, "The message, failed as cancelled")
             .answer_empty(409, "It is being sent at this moment, or final"),
         Route::new(Method::POST, "/api/messages/cancel", "Do not send the messages of a key", cancel_by_key)
             .scopes(&[Scope::Operate])
@@ -91,7 +91,7 @@ pub fn routes() -> Vec<Route> {
         Route::new(Method::GET, "/api/metrics", "Messages by state, and how the last 24 hours went", metrics)
             .scopes(&[Scope::Read])
             .params(&[Param("stage", "dev, stage or prod; default the installation's")])
-            .answer::<MetricsAnswer>(200, "The figures, kept and never counted by scanning"),
+            .answer::<MetricsAnswer<'static>>(200, "The figures, kept and never counted by scanning"),
         Route::new(Method::GET, "/api/message-types", "The types of messages and their schemas", types)
             .scopes(&[Scope::Read, Scope::Operate, Scope::Ingest])
             .answer::<TypeList>(200, "All types"),
@@ -105,12 +105,12 @@ fn unknown() -> Problem {
     Problem::not_found("there is no message of this id, or it has expired")
 }
 
-async fn get(State(services): State<Services>, Path(id): Path<String>) -> Result<impl IntoResponse, Problem> {
+async fn get(State(services): State<Services>, Path(id): Path<String>) -> Result<Response, Problem> {
     let stored = services.messages.get(&id).await?.ok_or_else(unknown)?;
-    Ok(Json(StatusCode::OK, MessageView::from(stored.message)))
+    Ok(Json(StatusCode::OK, MessageView::from(&stored.message)).into_response())
 }
 
-async fn get_batch(State(services): State<Services>, body: JsonText) -> Result<impl IntoResponse, Problem> {
+async fn get_batch(State(services): State<Services>, body: JsonText) -> Result<Response, Problem> {
     let entries = read::batch(&body, "message_ids", MOST_READ)?;
     let mut errors = Vec::new();
     for (place, _) in entries.iter().enumerate().filter(|(_, entry)| !entry.is_string()) {
@@ -119,14 +119,15 @@ async fn get_batch(State(services): State<Services>, body: JsonText) -> Result<i
     if !errors.is_empty() {
         return Err(Problem::invalid(errors));
     }
-    let mut answer = BatchGetAnswer { items: Vec::new(), not_found: Vec::new() };
+    let (mut found, mut not_found) = (Vec::new(), Vec::new());
     for id in entries.iter().filter_map(Value::as_str) {
         match services.messages.get(id).await? {
-            Some(stored) => answer.items.push(stored.message.into()),
-            None => answer.not_found.push(id.to_owned()),
+            Some(stored) => found.push(stored.message),
+            None => not_found.push(id.to_owned()),
         }
     }
-    Ok(Json(StatusCode::OK, answer))
+    let answer = BatchGetAnswer { items: found.iter().map(MessageView::from).collect(), not_found };
+    Ok(Json(StatusCode::OK, answer).into_response())
 }
 
 fn stage_param(params: &mut Params, messages: &Messages) -> String {
@@ -140,11 +141,7 @@ fn stage_param(params: &mut Params, messages: &Messages) -> String {
     }
 }
 
-async fn page(
-    State(services): State<Services>,
-    caller: Caller,
-    mut params: Params,
-) -> Result<impl IntoResponse, Problem> {
+async fn page(State(services): State<Services>, caller: Caller, mut params: Params) -> Result<Response, Problem> {
     let stage = stage_param(&mut params, &services.messages);
     let wanted = params.text("status").map(ToOwned::to_owned);
     let status = wanted.as_deref().and_then(|text| Status::ALL.into_iter().find(|status| status.as_str() == text));
@@ -162,10 +159,11 @@ async fn page(
     let (limit, after) = (asked.limit, asked.after.take());
     let (found, next) = list::page(&*services.store, &services.messages.table, &filter, limit, after).await?;
     let cursor = asked.cursor(&services.sealer, next.as_ref());
-    Ok(Json(StatusCode::OK, MessageList { items: found.into_iter().map(MessageView::from).collect(), cursor }))
+    Ok(Json(StatusCode::OK, MessageList { items: found.iter().map(MessageView::from).collect(), cursor })
+        .into_response())
 }
 
-async fn metrics(State(services): State<Services>, mut params: Params) -> Result<impl IntoResponse, Problem> {
+async fn metrics(State(services): State<Services>, mut params: Params) -> Result<Response, Problem> {
     let stage = stage_param(&mut params, &services.messages);
     params.finish()?;
     let store = &*services.store;
@@ -185,10 +183,10 @@ async fn metrics(State(services): State<Services>, mut params: Params) -> Result
         completed_count: ended.completed,
         failed_count: ended.failed,
         success_rate,
-        recent: recent.into_iter().map(MessageView::from).collect(),
-        failed: failed.into_iter().map(MessageView::from).collect(),
+        recent: recent.iter().map(MessageView::from).collect(),
+        failed: failed.iter().map(MessageView::from).collect(),
     };
-    Ok(Json(StatusCode::OK, answer))
+    Ok(Json(StatusCode::OK, answer).into_response())
 }
 
 async fn types(State(services): State<Services>) -> impl IntoResponse {

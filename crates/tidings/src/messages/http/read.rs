@@ -12,8 +12,8 @@ use crate::messages::Request;
 /// Of a key by which messages can be cancelled.
 pub const KEY_CHARS: usize = 128;
 
-/// A message to make.
-pub fn request(fields: &Map<String, Value>) -> Result<Request, Vec<FieldError>> {
+/// A message to make. Its payload is taken out of the fields.
+pub fn request(fields: &mut Map<String, Value>) -> Result<Request, Vec<FieldError>> {
     let mut errors = Vec::new();
     let message_type = match fields.get("message_type") {
         Some(Value::String(name)) => match check_name(name, 128) {
@@ -23,11 +23,11 @@ pub fn request(fields: &Map<String, Value>) -> Result<Request, Vec<FieldError>> 
         Some(_) => refuse(&mut errors, "message_type", "must be a string"),
         None => refuse(&mut errors, "message_type", "is required"),
     };
-    let payload = match fields.get("payload") {
-        Some(Value::Object(payload)) => payload.clone(),
+    match fields.get("payload") {
+        Some(Value::Object(_)) => {}
         Some(_) => refuse(&mut errors, "payload", "must be an object"),
         None => refuse(&mut errors, "payload", "is required"),
-    };
+    }
     let stage = match fields.get("stage") {
         None | Some(Value::Null) => None,
         Some(Value::String(stage)) if is_stage(stage) => Some(stage.clone()),
@@ -41,6 +41,10 @@ pub fn request(fields: &Map<String, Value>) -> Result<Request, Vec<FieldError>> 
         },
     };
     if errors.is_empty() {
+        let payload = match fields.get_mut("payload") {
+            Some(Value::Object(payload)) => std::mem::take(payload),
+            _ => Map::new(),
+        };
         Ok(Request { message_type, payload, stage, deliver_at, cancel_key: None })
     } else {
         Err(errors)

@@ -59,38 +59,38 @@ pub(super) enum IdsBody {
 }
 
 #[derive(Serialize, JsonSchema)]
-pub(super) struct MessageList {
-    pub(super) items: Vec<MessageView>,
+pub(super) struct MessageList<'a> {
+    pub(super) items: Vec<MessageView<'a>>,
     pub(super) cursor: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
-pub(super) struct BatchAnswer {
+pub(super) struct BatchAnswer<'a> {
     pub(super) created: usize,
     pub(super) rejected: usize,
-    pub(super) items: Vec<BatchItem>,
+    pub(super) items: Vec<BatchItem<'a>>,
 }
 
 /// What became of one entry of a batch: its message, or what is wrong with it.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct BatchItem {
+pub(super) struct BatchItem<'a> {
     /// 201 or 400.
     pub(super) status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) message: Option<MessageView>,
+    pub(super) message: Option<MessageView<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<Value>")]
     pub(super) errors: Vec<FieldError>,
 }
 
 #[derive(Serialize, JsonSchema)]
-pub(super) struct BatchGetAnswer {
-    pub(super) items: Vec<MessageView>,
+pub(super) struct BatchGetAnswer<'a> {
+    pub(super) items: Vec<MessageView<'a>>,
     pub(super) not_found: Vec<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
-pub(super) struct MetricsAnswer {
+pub(super) struct MetricsAnswer<'a> {
     pub(super) stage: String,
     /// Messages in each state.
     pub(super) counts: std::collections::BTreeMap<&'static str, i64>,
@@ -104,9 +104,9 @@ pub(super) struct MetricsAnswer {
     #[serde(rename = "SuccessRate")]
     pub(super) success_rate: Option<f64>,
     /// The 10 latest.
-    pub(super) recent: Vec<MessageView>,
+    pub(super) recent: Vec<MessageView<'a>>,
     /// Failed ones, the latest 100.
-    pub(super) failed: Vec<MessageView>,
+    pub(super) failed: Vec<MessageView<'a>>,
 }
 
 #[derive(Serialize, JsonSchema)]

@@ -1,5 +1,6 @@
 //! Messages as they are shown: the seed's attribute names, then what Tidings adds.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -13,102 +14,101 @@ use crate::messages::record::{Message, Recipient};
 
 /// A message.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct MessageView {
-    message_id: String,
+pub struct MessageView<'a> {
+    message_id: &'a str,
     created_date: String,
-    created_by: String,
-    stage: String,
-    message_type: String,
+    created_by: &'a str,
+    stage: &'a str,
+    message_type: &'a str,
     /// `created`, `queued`, `processing`, `completed` or `failed`.
     status: &'static str,
     /// The same in the words that all of Tidings shares: also `scheduled`, `cancelled` and `dead_lettered`.
     state: &'static str,
-    payload: Map<String, Value>,
+    payload: &'a Map<String, Value>,
     updated_date: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     processing_started_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     processing_completed_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error_message: Option<String>,
+    error_message: Option<&'a str>,
     retry_count: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    notification_id: Option<String>,
-    correlation_id: String,
+    notification_id: Option<&'a str>,
+    correlation_id: &'a str,
     /// The W3C trace that was given beside the correlation id.
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace_id: Option<String>,
+    trace_id: Option<&'a str>,
     ttl: i64,
-    channel: String,
-    target: Map<String, Value>,
+    channel: &'a str,
+    target: Cow<'a, Map<String, Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    event_id: Option<String>,
+    event_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<String>,
+    rule: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     deliver_at: Option<String>,
     /// While it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_attempt_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry_of: Option<String>,
+    retry_of: Option<&'a str>,
     /// When it was put in line for a worker; one that is taken up at once has the time of that.
     #[serde(skip_serializing_if = "Option::is_none")]
     queued_at: Option<String>,
     /// By which it can be cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
+    key: Option<&'a str>,
     /// The quiet hours for which it was put off.
     #[serde(skip_serializing_if = "Option::is_none")]
-    put_off_by: Option<String>,
+    put_off_by: Option<&'a str>,
     #[schemars(with = "Vec<Value>")]
-    attempts: Vec<Attempt>,
+    attempts: &'a [Attempt],
     /// E-mail: what became of each copy that is decided.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "is_empty")]
     #[schemars(with = "Map<String, Value>")]
-    recipients: BTreeMap<String, Recipient>,
+    recipients: &'a BTreeMap<String, Recipient>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    schema_version: Option<String>,
+    schema_version: Option<&'a str>,
 }
 
-impl From<Message> for MessageView {
-    fn from(message: Message) -> Self {
+impl<'a> From<&'a Message> for MessageView<'a> {
+    fn from(message: &'a Message) -> Self {
         let text = |at: Option<Timestamp>| at.map(iso_millis);
         let waits = message.lease.is_none();
         let due = message.due_at().filter(|_| waits);
-        let state = state_of(&message);
-        let delivery = message.delivery;
+        let delivery = &message.delivery;
         Self {
-            message_id: message.message_id,
+            message_id: &message.message_id,
             created_date: iso_millis(message.created_date),
-            created_by: message.created_by,
-            stage: message.stage,
-            message_type: message.message_type,
+            created_by: &message.created_by,
+            stage: &message.stage,
+            message_type: &message.message_type,
             status: delivery.status.as_str(),
-            state,
-            payload: message.payload,
+            state: state_of(message),
+            payload: &message.payload,
             updated_date: iso_millis(message.updated_date),
             processing_started_at: text(message.processing_started_at),
             processing_completed_at: text(message.processing_completed_at),
-            error_message: delivery.error_message,
+            error_message: delivery.error_message.as_deref(),
             retry_count: delivery.retry_count,
-            notification_id: delivery.notification_id,
-            correlation_id: message.correlation_id,
-            trace_id: message.trace_id,
+            notification_id: delivery.notification_id.as_deref(),
+            correlation_id: &message.correlation_id,
+            trace_id: message.trace_id.as_deref(),
             ttl: message.ttl,
-            channel: message.channel,
-            target: shown(message.target),
-            event_id: message.event_id,
-            rule: message.rule,
+            channel: &message.channel,
+            target: shown(&message.target),
+            event_id: message.event_id.as_deref(),
+            rule: message.rule.as_deref(),
             deliver_at: (message.deliver_at > message.created_date).then(|| iso_millis(message.deliver_at)),
             next_attempt_at: text(due),
-            retry_of: message.retry_of,
+            retry_of: message.retry_of.as_deref(),
             queued_at: text(message.queued_at),
-            key: message.cancel_key,
-            put_off_by: message.put_off_by,
-            attempts: delivery.attempts,
-            recipients: message.recipients,
-            schema_version: message.schema_version,
+            key: message.cancel_key.as_deref(),
+            put_off_by: message.put_off_by.as_deref(),
+            attempts: &delivery.attempts,
+            recipients: &message.recipients,
+            schema_version: message.schema_version.as_deref(),
         }
     }
 }
@@ -125,9 +125,15 @@ fn state_of(message: &Message) -> &'static str {
 }
 
 /// The path of many a webhook's URL is its password: only where it leads is shown.
-pub(super) fn shown(mut target: Map<String, Value>) -> Map<String, Value> {
-    if let Some(url) = target.get_mut("url") {
-        *url = mask::url(url.as_str().unwrap_or_default()).into();
-    }
-    target
+pub(super) fn shown(target: &Map<String, Value>) -> Cow<'_, Map<String, Value>> {
+    let Some(url) = target.get("url") else { return Cow::Borrowed(target) };
+    let masked = mask::url(url.as_str().unwrap_or_default());
+    let mut target = target.clone();
+    target.insert("url".to_owned(), masked.into());
+    Cow::Owned(target)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a field over so")]
+fn is_empty(recipients: &&BTreeMap<String, Recipient>) -> bool {
+    recipients.is_empty()
 }

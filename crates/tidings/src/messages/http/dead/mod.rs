@@ -93,7 +93,7 @@ struct EditBody {
 #[expect(clippy::large_enum_variant, reason = "it lives for an answer")]
 #[expect(dead_code, reason = "describes the answer, which is written by its parts")]
 enum AgainView {
-    Message(MessageView),
+    Message(MessageView<'static>),
     Bus(on_bus::SentBack),
 }
 
@@ -148,7 +148,7 @@ impl From<DeadLetter> for DeadLetterView {
             rule: of(|message| message.rule.clone()),
             created_by: of(|message| Some(message.created_by.clone())),
             payload: message.as_ref().map(|message| message.payload.clone()),
-            target: message.map(|message| shown(message.target)),
+            target: message.map(|message| shown(&message.target).into_owned()),
             id: letter.id,
             time: letter.time,
             reason: letter.reason,
@@ -239,7 +239,7 @@ async fn resubmit(
         return Ok(Json(StatusCode::CREATED, back).into_response());
     }
     let new_id = request_ids(&services, seed).uuid(0);
-    Ok(created(resubmit_one(&services, &caller, &correlation, &id, &edit, new_id).await?))
+    Ok(created(&resubmit_one(&services, &caller, &correlation, &id, &edit, new_id).await?))
 }
 
 /// Sends a dead letter again as a new message of that id, as it was or changed; gives the new one.
