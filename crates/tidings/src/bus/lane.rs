@@ -337,21 +337,23 @@ mod tests {
 
     #[test]
     fn the_window_is_bounded_and_the_rest_is_read_later() {
+        let (window, last) = (WINDOW as u64, 4 * WINDOW as u64);
         let mut lane = Lane::new(1, 0);
-        for n in 1..=2000 {
+        for n in 1..=last {
             lane.begin(n);
             lane.commit(n, message(n));
         }
         assert_eq!(lane.ready_len(), WINDOW);
-        assert_eq!(lane.start_load(2000, false), None, "it is full");
-        for n in 1..=512 {
+        assert_eq!(lane.start_load(last, false), None, "it is full");
+        for n in 1..=window {
             lane.take(n).unwrap();
             lane.gone(n);
         }
-        assert_eq!(lane.start_load(2000, false), Some(Load { above: 512, up_to: 2000 }));
-        lane.finish_load(Load { above: 512, up_to: 2000 }, (513..=768).map(|n| (n, message(n))).collect(), false);
+        let load = Load { above: window, up_to: last };
+        assert_eq!(lane.start_load(last, false), Some(load));
+        lane.finish_load(load, (window + 1..=window + 256).map(|n| (n, message(n))).collect(), false);
         assert!(lane.more());
-        assert_eq!(lane.head(), 513);
+        assert_eq!(lane.head(), window + 1);
     }
 
     #[test]
