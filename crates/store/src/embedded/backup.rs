@@ -54,7 +54,7 @@ impl Embedded {
             out.inner.flush()
         };
         end().map_err(failed)?;
-        let sequence = view.get(Space::Items, &Slice::from(super::SEQUENCE_KEY))?;
+        let sequence = view.get(Space::Items, &Slice::from(super::database::SEQUENCE_KEY))?;
         let sequence = sequence.and_then(|bytes| Some(u64::from_be_bytes(bytes.first_chunk().copied()?))).unwrap_or(0);
         Ok(BackupSummary { entries, bytes: out.bytes, sequence })
     }

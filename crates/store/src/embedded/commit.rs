@@ -270,7 +270,7 @@ impl Committer {
         let sequence = self.shared.next_sequence();
         let mut ops = group.take(&mut self.listed, sequence);
         let value = Some(Slice::from(sequence.to_be_bytes()));
-        ops.push(Op { space: Space::Items, key: super::SEQUENCE_KEY.into(), value, is_new: false });
+        ops.push(Op { space: Space::Items, key: super::database::SEQUENCE_KEY.into(), value, is_new: false });
         match self.log.append(sequence, &ops, !self.acknowledge_before_fsync) {
             Ok(()) => {
                 self.shared.front_mut().open.apply(ops.into_iter());

@@ -20,7 +20,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::SEQUENCE_KEY;
+use super::database::SEQUENCE_KEY;
 use crate::Error;
 
 const START: u8 = 1;

@@ -1,7 +1,7 @@
 //! The embedded engine: items, items kept apart, and index entries, first in a log and in memory, then in three fjall
 //! keyspaces.
 //!
-//! `layout` is the data directory, `keys` and `codec` the bytes, `plan` what happens before the committer,
+//! `layout` is the data directory, `database` what fjall has in it, `keys` and `codec` the bytes, `plan` what happens before the committer,
 //! `commit` the one thread that writes, `log` what it writes, `front` the same in memory, `settle` what brings it into
 //! fjall's tables, `view` all of it as one, `read` the queries, `sweep` what removes expired items, `backup` the way out
 //! and back in.
@@ -10,6 +10,7 @@ mod absent;
 mod aside;
 mod backup;
 mod commit;
+mod database;
 mod front;
 mod group;
 mod journal;
@@ -27,13 +28,13 @@ mod versions;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Slice};
+use fjall::{Database, Slice};
 use tidings_core::time::Clock;
 use tokio::sync::{mpsc, oneshot};
 
@@ -48,14 +49,11 @@ use crate::write::Write;
 use crate::{Error, Health, Store, limits};
 use absent::Absent;
 use commit::{Committer, Request};
+use database::{Keyspaces, build_new_indexes, open_database, read_ids, read_sequence, record_ids};
 use front::{Front, Sheet, Space};
 use layout::TableIds;
 use read::{Reader, read_failed};
 use view::View;
-
-/// Our own entries stand under table id 0.
-const SEQUENCE_KEY: &[u8] = b"\0\0sequence";
-const IDS_PREFIX: &[u8] = b"\0\0id/";
 
 /// Transactions that may wait for the committer; more callers than that wait to hand theirs in.
 const QUEUE: usize = 4096;
@@ -115,29 +113,6 @@ pub struct Embedded {
     /// Dropping these tells threads to stop that go through a table.
     going_through: Vec<std::sync::mpsc::Sender<()>>,
     _lock: layout::Lock,
-}
-
-/// Where everything is.
-#[derive(Clone)]
-struct Keyspaces {
-    items: Keyspace,
-    /// Items of tables whose keys come in order: their files need no sorting in.
-    apart: Keyspace,
-    index: Keyspace,
-}
-
-impl Keyspaces {
-    fn items(&self, apart: bool) -> &Keyspace {
-        self.of(Space::items(apart))
-    }
-
-    fn of(&self, space: Space) -> &Keyspace {
-        match space {
-            Space::Items => &self.items,
-            Space::Index => &self.index,
-            Space::Apart => &self.apart,
-        }
-    }
 }
 
 /// What the committer and the callers both see.
@@ -466,101 +441,6 @@ impl Tables {
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>, Error> {
     let thread = std::thread::Builder::new().name(format!("store-{name}")).spawn(run);
     thread.map_err(|e| Error::failed("cannot start a thread", e))
-}
-
-fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspaces), Error> {
-    const MIB: u64 = 1024 * 1024;
-    let open = || {
-        let db = Database::builder(path)
-            .cache_size(cache_bytes)
-            // Small journals: what a crash leaves to replay bounds the time to start again.
-            .max_journaling_size(128 * MIB)
-            // With more than one, fjall's first worker spins for as long as another compacts.
-            .worker_threads(1)
-            .open()?;
-        let keyspace = |name: &str| db.keyspace(name, KeyspaceCreateOptions::default);
-        let spaces = Keyspaces { items: keyspace("items")?, apart: keyspace("apart")?, index: keyspace("index")? };
-        Ok((db, spaces))
-    };
-    open().map_err(|e: fjall::Error| match e {
-        fjall::Error::Io(e) => Error::failed(format!("cannot open the store in {}", path.display()), e),
-        fjall::Error::Storage(fjall::LsmError::Io(e)) if layout::is_refusal(&e) => {
-            Error::failed(format!("cannot open the store in {}", path.display()), e)
-        }
-        e => Error::Corrupt(format!(
-            "cannot open the store in {}: {e}; restore the last backup into an empty directory",
-            path.display()
-        )),
-    })
-}
-
-fn read_sequence(items: &Keyspace) -> Result<u64, Error> {
-    let Some(bytes) = items.get(SEQUENCE_KEY).map_err(read_failed)? else { return Ok(0) };
-    let bytes = <[u8; 8]>::try_from(&*bytes);
-    bytes.map(u64::from_be_bytes).map_err(|_| Error::Corrupt("the commit sequence cannot be read".to_owned()))
-}
-
-fn read_ids(items: &Keyspace) -> Result<layout::Record, Error> {
-    let mut record = BTreeMap::new();
-    for pair in items.prefix(IDS_PREFIX) {
-        let (key, value) = pair.into_inner().map_err(read_failed)?;
-        let name = key.get(IDS_PREFIX.len()..).and_then(|name| std::str::from_utf8(name).ok());
-        let id = <[u8; 2]>::try_from(&*value).map(u16::from_be_bytes);
-        let (Some(name), Ok(id)) = (name, id) else {
-            return Err(Error::Corrupt("the record of tables cannot be read".to_owned()));
-        };
-        record.insert(name.to_owned(), id);
-    }
-    Ok(record)
-}
-
-fn record_ids(db: &Database, items: &Keyspace, added: &layout::Record) -> Result<(), Error> {
-    let mut batch = db.batch();
-    for (name, id) in added {
-        batch.insert(items, [IDS_PREFIX, name.as_bytes()].concat(), id.to_be_bytes().to_vec());
-    }
-    batch.durability(Some(PersistMode::SyncAll)).commit().map_err(|e| Error::failed("cannot record the tables", e))
-}
-
-/// Makes the entries of all tables that got a new index. What is in `sheet` is brought into tables for it.
-fn build_new_indexes(
-    db: &Database,
-    spaces: &Keyspaces,
-    tables: &Tables,
-    added: &layout::Record,
-    sheet: &Sheet,
-) -> Result<(), Error> {
-    let mut is_settled = false;
-    for (table, ids) in tables.by_name.values() {
-        let is_new_table = added.contains_key(table.name());
-        let is_new = |index: &str| added.contains_key(&format!("{}/{index}", table.name()));
-        if !is_new_table && table.indexes().iter().any(|index| is_new(&index.name)) {
-            if !std::mem::replace(&mut is_settled, true) {
-                settle::into_tables(db, spaces, sheet)?;
-            }
-            build_indexes(db, spaces, table, ids)?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes the entries of a table that got a new index since it was last open.
-fn build_indexes(db: &Database, spaces: &Keyspaces, table: &Table, ids: &TableIds) -> Result<(), Error> {
-    let write = |batch: fjall::OwnedWriteBatch| {
-        batch.durability(Some(PersistMode::SyncAll)).commit().map_err(|e| Error::failed("cannot build an index", e))
-    };
-    let mut batch = db.batch();
-    for pair in spaces.items(ids.apart).prefix(ids.table.to_be_bytes()) {
-        let (key, value) = pair.into_inner().map_err(read_failed)?;
-        let item = codec::decode(&value)?;
-        for entry in plan::stored(table, ids, &key, &item, item.size())?.entries {
-            batch.insert(&spaces.index, entry.key, entry.value);
-        }
-        if batch.len() >= 10_000 {
-            write(std::mem::replace(&mut batch, db.batch()))?;
-        }
-    }
-    write(batch)
 }
 
 /// Notes the last durable commit now and then, and once more at the end. It may lag; it must never lead.

@@ -1,0 +1,142 @@
+//! fjall's part of a store: its keyspaces, and what is noted in them when a store is opened.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use fjall::compaction::Leveled;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+
+use super::front::{Sheet, Space};
+use super::layout::{self, TableIds};
+use super::read::read_failed;
+use super::{Tables, plan, settle};
+use crate::Error;
+use crate::codec;
+use crate::table::Table;
+
+/// Our own entries stand under table id 0.
+pub const SEQUENCE_KEY: &[u8] = b"\0\0sequence";
+const IDS_PREFIX: &[u8] = b"\0\0id/";
+
+/// Where everything is.
+#[derive(Clone)]
+pub struct Keyspaces {
+    pub items: Keyspace,
+    /// Items of tables whose keys come in order: their files need no sorting in.
+    pub apart: Keyspace,
+    pub index: Keyspace,
+}
+
+impl Keyspaces {
+    pub fn items(&self, apart: bool) -> &Keyspace {
+        self.of(Space::items(apart))
+    }
+
+    pub fn of(&self, space: Space) -> &Keyspace {
+        match space {
+            Space::Items => &self.items,
+            Space::Index => &self.index,
+            Space::Apart => &self.apart,
+        }
+    }
+}
+
+pub fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspaces), Error> {
+    const MIB: u64 = 1024 * 1024;
+    let open = || {
+        let db = Database::builder(path)
+            .cache_size(cache_bytes)
+            // Small journals: what a crash leaves to replay bounds the time to start again.
+            .max_journaling_size(128 * MIB)
+            // With more than one, fjall's first worker spins for as long as another compacts.
+            .worker_threads(1)
+            .open()?;
+        // Half as much merging as by default, which was the largest part of the work of a fan-out; a query has some more
+        // tables to look into. A store keeps what it was made with.
+        let merging = || Arc::new(Leveled::default().with_l0_threshold(8));
+        let options = || KeyspaceCreateOptions::default().compaction_strategy(merging());
+        let keyspace = |name: &str| db.keyspace(name, options);
+        let spaces = Keyspaces { items: keyspace("items")?, apart: keyspace("apart")?, index: keyspace("index")? };
+        Ok((db, spaces))
+    };
+    open().map_err(|e: fjall::Error| match e {
+        fjall::Error::Io(e) => Error::failed(format!("cannot open the store in {}", path.display()), e),
+        fjall::Error::Storage(fjall::LsmError::Io(e)) if layout::is_refusal(&e) => {
+            Error::failed(format!("cannot open the store in {}", path.display()), e)
+        }
+        e => Error::Corrupt(format!(
+            "cannot open the store in {}: {e}; restore the last backup into an empty directory",
+            path.display()
+        )),
+    })
+}
+
+pub fn read_sequence(items: &Keyspace) -> Result<u64, Error> {
+    let Some(bytes) = items.get(SEQUENCE_KEY).map_err(read_failed)? else { return Ok(0) };
+    let bytes = <[u8; 8]>::try_from(&*bytes);
+    bytes.map(u64::from_be_bytes).map_err(|_| Error::Corrupt("the commit sequence cannot be read".to_owned()))
+}
+
+pub fn read_ids(items: &Keyspace) -> Result<layout::Record, Error> {
+    let mut record = BTreeMap::new();
+    for pair in items.prefix(IDS_PREFIX) {
+        let (key, value) = pair.into_inner().map_err(read_failed)?;
+        let name = key.get(IDS_PREFIX.len()..).and_then(|name| std::str::from_utf8(name).ok());
+        let id = <[u8; 2]>::try_from(&*value).map(u16::from_be_bytes);
+        let (Some(name), Ok(id)) = (name, id) else {
+            return Err(Error::Corrupt("the record of tables cannot be read".to_owned()));
+        };
+        record.insert(name.to_owned(), id);
+    }
+    Ok(record)
+}
+
+pub fn record_ids(db: &Database, items: &Keyspace, added: &layout::Record) -> Result<(), Error> {
+    let mut batch = db.batch();
+    for (name, id) in added {
+        batch.insert(items, [IDS_PREFIX, name.as_bytes()].concat(), id.to_be_bytes().to_vec());
+    }
+    batch.durability(Some(PersistMode::SyncAll)).commit().map_err(|e| Error::failed("cannot record the tables", e))
+}
+
+/// Makes the entries of all tables that got a new index. What is in `sheet` is brought into tables for it.
+pub fn build_new_indexes(
+    db: &Database,
+    spaces: &Keyspaces,
+    tables: &Tables,
+    added: &layout::Record,
+    sheet: &Sheet,
+) -> Result<(), Error> {
+    let mut is_settled = false;
+    for (table, ids) in tables.by_name.values() {
+        let is_new_table = added.contains_key(table.name());
+        let is_new = |index: &str| added.contains_key(&format!("{}/{index}", table.name()));
+        if !is_new_table && table.indexes().iter().any(|index| is_new(&index.name)) {
+            if !std::mem::replace(&mut is_settled, true) {
+                settle::into_tables(db, spaces, sheet)?;
+            }
+            build_indexes(db, spaces, table, ids)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the entries of a table that got a new index since it was last open.
+fn build_indexes(db: &Database, spaces: &Keyspaces, table: &Table, ids: &TableIds) -> Result<(), Error> {
+    let write = |batch: fjall::OwnedWriteBatch| {
+        batch.durability(Some(PersistMode::SyncAll)).commit().map_err(|e| Error::failed("cannot build an index", e))
+    };
+    let mut batch = db.batch();
+    for pair in spaces.items(ids.apart).prefix(ids.table.to_be_bytes()) {
+        let (key, value) = pair.into_inner().map_err(read_failed)?;
+        let item = codec::decode(&value)?;
+        for entry in plan::stored(table, ids, &key, &item, item.size())?.entries {
+            batch.insert(&spaces.index, entry.key, entry.value);
+        }
+        if batch.len() >= 10_000 {
+            write(std::mem::replace(&mut batch, db.batch()))?;
+        }
+    }
+    write(batch)
+}
