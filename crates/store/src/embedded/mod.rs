@@ -167,27 +167,7 @@ impl Embedded {
         layout::check_restored(dir)?;
         layout::check_format(dir)?;
         let high_water = layout::HighWater::of(dir);
-        let database = dir.join(layout::DATABASE);
-        if !database.exists() {
-            layout::build(dir, |unfinished| {
-                drop(open_database(unfinished, options.cache_bytes)?);
-                log::make(unfinished)
-            })?;
-        }
-        layout::close_to_others(&database).map_err(|e| Error::failed("cannot close the store to others", e))?;
-        versions::check(&database)?;
-        let journals = journal::check(&database)?;
-        let found = log::look(&database)?;
-        if let Some(sequence) = if found.is_there() { found.sequence } else { journals.sequence } {
-            // Before anything is changed; without a commit in the log, the tables tell.
-            high_water.check(sequence)?;
-        }
-        journals.mend()?;
-        let (db, spaces) = open_database(&database, options.cache_bytes)?;
-        let settled = read_sequence(&spaces.items)?;
-        journals.agree_with(settled)?;
-        high_water.check(found.sequence.unwrap_or(settled).max(settled))?;
-        let log::Recovered { sheet, sequence, log } = found.recover(settled)?;
+        let (db, spaces, log::Recovered { sheet, sequence, log }) = recover(options, &high_water)?;
 
         let record = read_ids(&spaces.items)?;
         let (ids, added) = layout::assign_ids(&record, tables)?;
@@ -239,7 +219,16 @@ impl Embedded {
             threads.push(spawn("absent", move || absent.go_through(&items, id, &stopped))?);
             going_through.push(stop);
         }
-        Ok(Self { db, database, spaces, shared, requests: Some(requests), threads, going_through, _lock: lock })
+        Ok(Self {
+            db,
+            database: dir.join(layout::DATABASE),
+            spaces,
+            shared,
+            requests: Some(requests),
+            threads,
+            going_through,
+            _lock: lock,
+        })
     }
 
     /// The number of the last durable commit.
@@ -436,6 +425,33 @@ impl Tables {
     fn is_entry_list(&self, key: &[u8]) -> bool {
         key.first_chunk().is_some_and(|id| self.indexes.contains(&u16::from_be_bytes(*id)))
     }
+}
+
+/// Opens or makes the database in a directory, and reads what the log has beyond it. Damage is found before anything is
+/// changed.
+fn recover(options: &Options, high_water: &layout::HighWater) -> Result<(Database, Keyspaces, log::Recovered), Error> {
+    let dir = &options.dir;
+    let database = dir.join(layout::DATABASE);
+    if !database.exists() {
+        layout::build(dir, |unfinished| {
+            drop(open_database(unfinished, options.cache_bytes)?);
+            log::make(unfinished)
+        })?;
+    }
+    layout::close_to_others(&database).map_err(|e| Error::failed("cannot close the store to others", e))?;
+    versions::check(&database)?;
+    let journals = journal::check(&database)?;
+    let found = log::look(&database)?;
+    if let Some(sequence) = if found.is_there() { found.sequence } else { journals.sequence } {
+        // Before anything is changed; without a commit in the log, the tables tell.
+        high_water.check(sequence)?;
+    }
+    journals.mend()?;
+    let (db, spaces) = open_database(&database, options.cache_bytes)?;
+    let settled = read_sequence(&spaces.items)?;
+    journals.agree_with(settled)?;
+    high_water.check(found.sequence.unwrap_or(settled).max(settled))?;
+    Ok((db, spaces, found.recover(settled)?))
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>, Error> {
