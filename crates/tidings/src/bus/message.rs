@@ -55,7 +55,7 @@ pub struct Message {
     pub mark: Option<Box<Mark>>,
 }
 
-/// A message in a line. The fields of `message` stand beside the others in what is stored: [`Stored::head`].
+/// A message in a line. The fields of `message` stand beside the others in what is stored: `head`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Stored {
