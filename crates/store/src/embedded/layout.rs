@@ -277,13 +277,10 @@ pub fn cause_of(error: &Error) -> String {
 /// Whether something was short that comes back: room on the disk, files that may be open, memory.
 pub fn is_shortage(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    cause.is_some_and(is_short)
-}
-
-/// The same of what the system said.
-pub fn is_short(e: &std::io::Error) -> bool {
-    let short = [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
-    Errno::from_io_error(e).is_some_and(|errno| short.contains(&errno))
+    cause.is_some_and(|e| {
+        let short = [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+        Errno::from_io_error(e).is_some_and(|errno| short.contains(&errno))
+    })
 }
 
 /// Whether the system would not let us read or write, which says nothing about what is there.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::front::{Op, Sheet, Space};
-use super::layout::{is_short, sync_dir};
+use super::layout::sync_dir;
 use crate::Error;
 use record::{HEAD_BYTES, Salt};
 
@@ -220,12 +220,9 @@ impl Log {
         if len > LARGE || self.end + len as u64 <= self.blocks_to {
             return Ok(());
         }
-        match self.file.write_all_at(&self.zeros, self.blocks_to.max(self.end)) {
-            Ok(()) => self.blocks_to = self.blocks_to.max(self.end) + AHEAD as u64,
-            // There may be room for the record without them.
-            Err(e) if is_short(&e) => {}
-            Err(e) => return Err(e),
-        }
+        let from = self.blocks_to.max(self.end);
+        self.file.write_all_at(&self.zeros, from)?;
+        self.blocks_to = from + AHEAD as u64;
         Ok(())
     }
 
