@@ -42,14 +42,14 @@ const CHUNK_USERS_WITH_WINDOWS: usize = (limits::TRANSACTION_WRITES - 1) / 3;
 const CHUNK_BYTES: usize = limits::TRANSACTION_BYTES - 512 * 1024;
 /// Chunks handed to the store at once, which makes them durable together: many while nobody else wants it, and few while
 /// other events come in, for those wait behind them.
-const CHUNKS: usize = 32;
+const CHUNKS: usize = 8;
 const CHUNKS_AMONG_OTHERS: usize = 4;
 /// How long to rest among others, measured by how long the last hand-over took, and at the most.
 const REST: u32 = 2;
 const LONGEST_REST: Duration = Duration::from_millis(250);
-/// Hands-over under way at the same time while nobody else wants the store: the next is put together while the last is
-/// being written.
-const IN_FLIGHT: usize = 2;
+/// Hands-over under way at the same time while nobody else wants the store: the next are put together while the last is
+/// being written. Many small ones keep both busy from the first entry of a job to its last.
+const IN_FLIGHT: usize = 8;
 /// Jobs looked up at a time, and carried on at the same time: a long one must not hold up the short ones.
 const JOBS: usize = 20;
 const JOBS_AT_ONCE: usize = 4;
