@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::database::SEQUENCE_KEY;
+use super::layout::numbered;
 use crate::Error;
 
 const START: u8 = 1;
@@ -120,21 +121,8 @@ fn damaged(path: &Path, at: usize) -> Error {
 }
 
 /// The journals, the oldest first.
-pub fn paths(database: &Path) -> Result<Vec<PathBuf>, Error> {
-    let list = || {
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(database)? {
-            let path = entry?.path();
-            let number = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".jnl")?.parse::<u64>().ok());
-            found.extend(number.map(|number| (number, path)));
-        }
-        found.sort();
-        Ok(found.into_iter().map(|(_, path)| path).collect())
-    };
-    match list() {
-        Err(e) if std::io::Error::kind(&e) == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        listed => listed.map_err(|e| Error::failed(format!("cannot list {}", database.display()), e)),
-    }
+fn paths(database: &Path) -> Result<Vec<PathBuf>, Error> {
+    Ok(numbered(database, ".jnl")?.into_iter().map(|(_, path)| path).collect())
 }
 
 /// A journal up to its last byte; the length it was given in advance beyond that is not read.

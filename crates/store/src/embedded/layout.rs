@@ -92,6 +92,25 @@ fn sync_dirs(dir: &Path) -> std::io::Result<()> {
     sync_dir(dir)
 }
 
+/// The files of a directory whose names are a number and `suffix`, in the order of the numbers; none if there is no such
+/// directory.
+pub fn numbered(dir: &Path, suffix: &str) -> Result<Vec<(u64, PathBuf)>, Error> {
+    let list = || {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let path = entry?.path();
+            let number = path.file_name().and_then(|name| name.to_str()?.strip_suffix(suffix)?.parse::<u64>().ok());
+            found.extend(number.map(|number| (number, path)));
+        }
+        found.sort();
+        Ok(found)
+    };
+    match list() {
+        Err(e) if std::io::Error::kind(&e) == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.map_err(|e| cannot("list", dir, e)),
+    }
+}
+
 /// Takes the directory for this process.
 pub fn lock(dir: &Path) -> Result<Lock, Error> {
     let path = dir.join(LOCK_FILE);

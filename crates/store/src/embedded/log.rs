@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::front::{Op, Sheet, Space};
-use super::layout::sync_dir;
+use super::layout::{numbered, sync_dir};
 use crate::Error;
 use record::{HEAD_BYTES, Salt};
 
@@ -88,7 +88,7 @@ pub fn make(database: &Path) -> Result<(), Error> {
 pub fn look(database: &Path) -> Result<Found, Error> {
     let dir = database.join(DIR);
     let mut found = Found { is_there: dir.exists(), segments: Vec::new(), sequence: None, dir };
-    let segments = segments(&found.dir)?;
+    let segments = numbered(&found.dir, ".log")?;
     let count = segments.len();
     for (place, (number, path)) in segments.into_iter().enumerate() {
         let old = examine(number, path, found.sequence, place + 1 == count)?;
@@ -281,25 +281,6 @@ impl Segment {
         prepare(File::options().write(true).open(&leaving)?)?;
         std::fs::rename(&leaving, &spare)?;
         sync_dir(dir)
-    }
-}
-
-/// The segments of a log, the oldest first.
-fn segments(dir: &Path) -> Result<Vec<(u64, PathBuf)>, Error> {
-    let list = || {
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(dir)? {
-            let path = entry?.path();
-            let number = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".log")?.parse::<u64>().ok());
-            found.extend(number.map(|number| (number, path)));
-        }
-        found.sort();
-        Ok(found)
-    };
-    match list() {
-        // A store of an earlier format has none.
-        Err(e) if std::io::Error::kind(&e) == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        listed => listed.map_err(|e| cannot("list", dir, e)),
     }
 }
 

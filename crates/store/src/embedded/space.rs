@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How long "there is room" is believed: far less than it takes to fill the reserve.
 const BELIEVED: Duration = Duration::from_millis(20);
 
-/// Refuses writes below a reserve of free bytes, so that a full disk never tears the journal.
+/// Refuses writes below a reserve of free bytes, so that a full disk never tears the log.
 #[derive(Debug)]
 pub struct Space {
     pub dir: PathBuf,
