@@ -24,13 +24,12 @@ const TAG_MAP: u8 = b'M';
 #[must_use]
 pub fn encode(item: &Item) -> Vec<u8> {
     let mut out = Vec::new();
-    encode_into(&mut out, item, item.size());
+    encode_into(&mut out, item);
     out
 }
 
-/// The same at the end of a buffer, where the item's size is known.
-pub(crate) fn encode_into(out: &mut Vec<u8>, item: &Item, size: usize) {
-    out.reserve(size + 8 * item.0.len() + 8);
+/// The same at the end of a buffer.
+pub(crate) fn encode_into(out: &mut Vec<u8>, item: &Item) {
     out.push(VERSION);
     put_map(out, &item.0);
 }

@@ -16,6 +16,7 @@ use super::group::{Change, Group, Listed};
 use super::log::Log;
 use super::plan::{self, Action, Plan, Step};
 use super::settle::{Settler, WAITING};
+use super::tables::Opened;
 use super::{Keyspaces, Shared, keys};
 use crate::Error;
 use crate::codec;
@@ -181,11 +182,13 @@ impl Committer {
         let now = self.shared.clock.now().as_second();
         group.transactions += 1;
         group.bytes += plan.bytes;
+        let tables = &self.shared.tables;
         let mut present = Vec::with_capacity(plan.steps.len());
         let mut failed = Vec::new();
         for (write, step) in plan.steps.iter().enumerate() {
-            let stored = if step.needs_present() { self.present(step, group)? } else { None };
-            let visible = stored.as_ref().filter(|item| !step.table.is_expired(item, now));
+            let opened = tables.at(step.table)?;
+            let stored = if step.needs_present(&opened.table) { self.present(opened, step, group)? } else { None };
+            let visible = stored.as_ref().filter(|item| !opened.table.is_expired(item, now));
             if !step.condition.holds(visible) {
                 failed.push(FailedCondition { write, found: visible.cloned() });
             }
@@ -194,14 +197,13 @@ impl Committer {
         if !failed.is_empty() {
             return Err(Error::Conflict { failed });
         }
-        let tables = &self.shared.tables;
         // Everything that can still be refused is worked out before the group is touched.
         let mut changes = Vec::with_capacity(plan.steps.len());
         for (step, stored) in plan.steps.into_iter().zip(present) {
-            changes.extend(change(step, stored, now)?);
+            let opened = tables.at(step.table)?;
+            changes.extend(change(opened, step, stored, now)?.map(|change| (change, opened.absent.as_ref())));
         }
-        for change in changes {
-            let absent = change.item_key.first_chunk().and_then(|id| tables.absent.get(&u16::from_be_bytes(*id)));
+        for (change, absent) in changes {
             if let Some(absent) = absent.filter(|_| change.bytes.is_some()) {
                 // Before anybody asks again, be it for this very group.
                 absent.note(&change.item_key);
@@ -211,12 +213,11 @@ impl Committer {
         Ok(())
     }
 
-    fn present(&self, step: &Step, group: &Group) -> Result<Option<Item>, Error> {
-        let absent = self.shared.tables.absent.get(&step.ids.table);
-        if absent.is_some_and(|absent| absent.is_sure(&step.item_key)) {
+    fn present(&self, opened: &Opened, step: &Step, group: &Group) -> Result<Option<Item>, Error> {
+        if opened.absent.as_ref().is_some_and(|absent| absent.is_sure(&step.item_key)) {
             return Ok(None);
         }
-        self.item(&step.item_key, step.ids.apart, group)
+        self.item(&step.item_key, opened.ids.apart, group)
     }
 
     /// The item under a key as the group so far leaves it, expired or not.
@@ -237,7 +238,7 @@ impl Committer {
         let mut swept = 0;
         for (list_key, list) in lists {
             for key in keys::keys_of_list(&list).map(Slice::from) {
-                let Some((table, ids)) = self.shared.tables.of_item_key(&key) else {
+                let Some(Opened { table, ids, .. }) = self.shared.tables.of_item_key(&key) else {
                     // A list of index entries. Whatever gave one of its items a longer life wrote its entries again.
                     if self.shared.tables.is_entry_list(&key) {
                         group.lists_done.push(key);
@@ -283,12 +284,13 @@ impl Committer {
 }
 
 /// What a step does to the store, given the item as it is.
-fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, Error> {
-    let looked_for = step.needs_present();
-    let Step { ids, table, item_key, action, condition } = step;
+fn change(opened: &Opened, step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, Error> {
+    let Opened { table, ids, .. } = opened;
+    let looked_for = step.needs_present(table);
+    let Step { item_key, action, condition, .. } = step;
     let is_new = stored.is_none() && (looked_for || condition == Condition::Fresh);
     let gone = match &stored {
-        Some(item) if !matches!(action, Action::Check) => plan::entries(&table, &ids, &item_key, item)?,
+        Some(item) if !matches!(action, Action::Check) => plan::entries(table, ids, &item_key, item)?,
         _ => Vec::new(),
     };
     let had_expiry = stored.as_ref().and_then(|item| table.expiry_of(item));
@@ -303,7 +305,7 @@ fn change(step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, 
         Action::Update(write) => {
             let before = stored.filter(|item| !table.is_expired(item, now));
             let Some(after) = write.apply(before)? else { return Ok(None) };
-            plan::stored(&table, &ids, &item_key, &after, after.size())?
+            plan::stored(table, ids, &item_key, &after)?
         }
     };
     // An expiry that was there before is on a list already.

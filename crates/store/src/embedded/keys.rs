@@ -55,24 +55,24 @@ fn put_key(out: &mut Vec<u8>, key: &Key) {
 
 /// The bytes of an item's key.
 pub fn item(table: u16, key: &Key) -> Slice {
-    let key = built(|out| {
-        out.extend(table.to_be_bytes());
-        put_key(out, key);
-        Some(())
-    });
-    key.unwrap_or_else(|| Slice::from([]))
+    built(|out| put_item(out, table, key)).unwrap_or_default()
 }
 
-/// The bytes of the key of an item, which has been checked.
-pub fn of_item(id: u16, table: &Table, item: &Item) -> Option<Slice> {
-    built(|out| {
-        out.extend(id.to_be_bytes());
-        put_value(out, item.get(&table.partition_attribute().0)?)?;
-        match table.sort_attribute() {
-            Some((sort, _)) => put_value(out, item.get(sort)?),
-            None => Some(()),
-        }
-    })
+/// Appends the same.
+pub fn put_item(out: &mut Vec<u8>, table: u16, key: &Key) -> Option<()> {
+    out.extend(table.to_be_bytes());
+    put_key(out, key);
+    Some(())
+}
+
+/// Appends the key of an item, which has been checked.
+pub fn put_item_of(out: &mut Vec<u8>, id: u16, table: &Table, item: &Item) -> Option<()> {
+    out.extend(id.to_be_bytes());
+    put_value(out, item.get(&table.partition_attribute().0)?)?;
+    match table.sort_attribute() {
+        Some((sort, _)) => put_value(out, item.get(sort)?),
+        None => Some(()),
+    }
 }
 
 /// The bytes of an index entry: `entry` is the key in the index, `own` the key in the table. With `same_sort`

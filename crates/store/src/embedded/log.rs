@@ -30,6 +30,8 @@ const SPARE: &str = "spare";
 const WORTH: std::ops::Range<u64> = 16 * 1024 * 1024..128 * 1024 * 1024;
 /// Zeros written ahead of the end at a time: few enough not to be felt by who waits behind them.
 const AHEAD: usize = 512 * 1024;
+/// Bytes of a commit whose room is kept for the next: as much as a group has under load, about.
+const KEPT: usize = 8 * 1024 * 1024;
 /// A commit with more bytes is held up by its own bytes, not by what the file system notes of them.
 const LARGE: usize = 128 * 1024;
 
@@ -208,7 +210,7 @@ impl Log {
         self.file.write_all_at(&self.buffer, self.end)?;
         self.end += self.buffer.len() as u64;
         self.blocks_to = self.blocks_to.max(self.end);
-        if self.buffer.capacity() > 4 * LARGE {
+        if self.buffer.capacity() > KEPT {
             self.buffer = Vec::new();
         }
         if sync { self.file.sync_data() } else { Ok(()) }

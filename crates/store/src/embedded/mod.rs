@@ -24,10 +24,10 @@ mod scratch;
 mod settle;
 mod space;
 mod sweep;
+mod tables;
 mod versions;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -47,12 +47,11 @@ use crate::query::{Page, Query};
 use crate::table::Table;
 use crate::write::Write;
 use crate::{Error, Health, Store, limits};
-use absent::Absent;
 use commit::{Committer, Request};
 use database::{Keyspaces, build_new_indexes, open_database, read_ids, read_sequence, record_ids};
-use front::{Front, Sheet, Space};
-use layout::TableIds;
+use front::{Front, Space};
 use read::{Reader, read_failed};
+use tables::Tables;
 use view::View;
 
 /// Transactions that may wait for the committer; more callers than that wait to hand theirs in.
@@ -128,15 +127,6 @@ struct Shared {
     broken: Mutex<Option<String>>,
 }
 
-/// The open tables by name and by id.
-struct Tables {
-    by_name: BTreeMap<String, (Table, Arc<TableIds>)>,
-    names: BTreeMap<u16, String>,
-    indexes: BTreeSet<u16>,
-    /// What is certainly not in a table, by its id.
-    absent: BTreeMap<u16, Arc<Absent>>,
-}
-
 impl Embedded {
     /// Tables that hold something and were not opened: another configuration's.
     pub fn unopened(&self) -> Result<Vec<String>, Error> {
@@ -147,7 +137,7 @@ impl Embedded {
         for (name, id) in record.iter().filter(|(name, _)| !name.contains('/')) {
             let apart = record.contains_key(&format!("{name}/"));
             let first = view.prefix(Space::items(apart), &id.to_be_bytes()).next();
-            if !self.shared.tables.by_name.contains_key(name) && first.is_some() {
+            if !self.shared.tables.is_open(name) && first.is_some() {
                 names.push(name.clone());
             }
         }
@@ -212,10 +202,10 @@ impl Embedded {
         let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &stopped))?;
         let mut threads = vec![committer, settling, marker];
         let mut going_through = Vec::new();
-        for (id, absent) in &shared.tables.absent {
+        for tables::Opened { ids, absent, .. } in shared.tables.all() {
+            let Some(absent) = absent.as_ref().map(Arc::clone) else { continue };
             let (stop, stopped) = std::sync::mpsc::channel();
-            let apart = shared.tables.of_item_key(&id.to_be_bytes()).is_some_and(|(_, ids)| ids.apart);
-            let (absent, items, id) = (Arc::clone(absent), spaces.items(apart).clone(), *id);
+            let (items, id) = (spaces.items(ids.apart).clone(), ids.table);
             threads.push(spawn("absent", move || absent.go_through(&items, id, &stopped))?);
             going_through.push(stop);
         }
@@ -303,8 +293,8 @@ impl Store for Embedded {
     async fn transact_each(&self, transactions: Vec<Vec<Write>>) -> Vec<Result<(), Error>> {
         let mut answers = Vec::with_capacity(transactions.len());
         let mut plans = Vec::with_capacity(transactions.len());
-        for writes in transactions {
-            match plan::plan(&self.shared.tables, writes) {
+        for plan in plan::plan_each(&self.shared.tables, transactions) {
+            match plan {
                 Ok(plan) => {
                     plans.push(plan);
                     answers.push(Ok(()));
@@ -381,49 +371,6 @@ impl Shared {
         tracing::error!(cause, "a write to disk failed: the store is read-only until it is opened again");
         *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
         why
-    }
-}
-
-impl Tables {
-    fn new(tables: &[Table], mut ids: BTreeMap<String, TableIds>) -> Self {
-        let mut by_name = BTreeMap::new();
-        let (mut names, mut indexes, mut absent) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        for table in tables {
-            if let Some(ids) = ids.remove(table.name()) {
-                indexes.extend(&ids.indexes);
-                if table.is_mostly_new() {
-                    absent.insert(ids.table, Arc::new(Absent::new()));
-                }
-                names.insert(ids.table, table.name().to_owned());
-                by_name.insert(table.name().to_owned(), (table.clone(), Arc::new(ids)));
-            }
-        }
-        Self { by_name, names, indexes, absent }
-    }
-
-    fn ids(&self, table: &Table) -> Result<&Arc<TableIds>, Error> {
-        let found = self.by_name.get(table.name());
-        found.map(|(_, ids)| ids).ok_or_else(|| Error::Invalid(format!("there is no table {}", table.name())))
-    }
-
-    /// The table whose item has this key.
-    fn of_item_key(&self, item_key: &[u8]) -> Option<(&Table, &TableIds)> {
-        let id = u16::from_be_bytes(item_key.first_chunk().copied()?);
-        self.by_name.get(self.names.get(&id)?).map(|(table, ids)| (table, &**ids))
-    }
-
-    /// Notes the items of a sheet where it is noted what is there.
-    fn note_present(&self, sheet: &Sheet) {
-        for (key, _) in sheet.all(Space::Items).chain(sheet.all(Space::Apart)) {
-            if let Some(absent) = key.first_chunk().and_then(|id| self.absent.get(&u16::from_be_bytes(*id))) {
-                absent.note(key);
-            }
-        }
-    }
-
-    /// Whether this is the key of a list of index entries.
-    fn is_entry_list(&self, key: &[u8]) -> bool {
-        key.first_chunk().is_some_and(|id| self.indexes.contains(&u16::from_be_bytes(*id)))
     }
 }
 

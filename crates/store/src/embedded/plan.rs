@@ -4,21 +4,21 @@
 //! thread is left with reading what is there, deciding, and handing bytes to the log. It is not even left with
 //! throwing an item away: memory that one thread took and another returns is dear.
 
-use std::sync::Arc;
-
-use byteview::ByteView;
 use fjall::Slice;
 use rustc_hash::FxHashSet;
 
-use super::keys::OwnKey;
+use super::keys::{self, OwnKey};
 use super::layout::TableIds;
-use super::scratch::built;
-use super::{Tables, keys};
+use super::scratch::Shelf;
+use super::tables::Tables;
 use crate::Error;
 use crate::codec;
 use crate::item::Item;
 use crate::table::{Index, KeyKind, Table};
 use crate::write::{Condition, Write, check_count, check_total, item_twice};
+
+/// Bytes of transactions that share one piece of memory, about: it stays for as long as anything in it is needed.
+const SHELF_BYTES: usize = 64 * 1024;
 
 pub struct Plan {
     pub steps: Vec<Step>,
@@ -26,8 +26,8 @@ pub struct Plan {
 }
 
 pub struct Step {
-    pub ids: Arc<TableIds>,
-    pub table: Table,
+    /// The place of its table.
+    pub table: usize,
     pub item_key: Slice,
     pub condition: Condition,
     pub action: Action,
@@ -62,103 +62,185 @@ pub struct Entry {
 }
 
 pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
+    let mut shelf = Shelf::new();
+    let mut plan = draft(tables, writes, &mut shelf)?;
+    plan.fill(&mut shelf.take());
+    plan.checked(tables)
+}
+
+/// The same for many transactions, which share what memory they need.
+pub fn plan_each(tables: &Tables, transactions: Vec<Vec<Write>>) -> Vec<Result<Plan, Error>> {
+    let mut shelf = Shelf::new();
+    let mut plans: Vec<Result<Plan, Error>> = Vec::with_capacity(transactions.len());
+    let mut filled = 0;
+    let last = transactions.len().saturating_sub(1);
+    for (place, writes) in transactions.into_iter().enumerate() {
+        plans.push(draft(tables, writes, &mut shelf));
+        if shelf.len() >= SHELF_BYTES || place == last {
+            let mut bytes = shelf.take();
+            plans.iter_mut().skip(filled).flatten().for_each(|plan| plan.fill(&mut bytes));
+            filled = plans.len();
+        }
+    }
+    plans.into_iter().map(|plan| plan.and_then(|plan| plan.checked(tables))).collect()
+}
+
+/// A plan without its bytes, which are on the shelf in the order in which [`Plan::fill`] wants them.
+fn draft(tables: &Tables, writes: Vec<Write>, shelf: &mut Shelf) -> Result<Plan, Error> {
+    let mark = shelf.mark();
+    let drafted = draft_steps(tables, writes, shelf);
+    if drafted.is_err() {
+        shelf.back_to(&mark);
+    }
+    drafted
+}
+
+fn draft_steps(tables: &Tables, writes: Vec<Write>, shelf: &mut Shelf) -> Result<Plan, Error> {
     check_count(&writes)?;
     let mut steps: Vec<Step> = Vec::with_capacity(writes.len());
     let (mut bytes, mut total) = (0, 0);
     for write in writes {
-        let size = write.checked_size()?;
-        total += size;
-        let ids = Arc::clone(tables.ids(write.table())?);
-        let (table, condition, item_key, action) = match write {
+        total += write.checked_size()?;
+        let place = tables.place(write.table())?;
+        let ids = &tables.at(place)?.ids;
+        let (condition, action) = match write {
             Write::Put { table, item, condition } => {
-                let item_key = item_key(&table, &ids, &item)?;
-                let stored = stored(&table, &ids, &item_key, &item, size)?;
-                (table, condition, item_key, Action::Put(stored))
+                let before = shelf.len();
+                let stored = put_stored(shelf, &table, ids, &item)?;
+                bytes += shelf.len() - before;
+                (condition, Action::Put(stored))
             }
             Write::Update { table, key, changes, condition } => {
-                let item_key = keys::item(ids.table, &key);
+                shelf.put(|out| keys::put_item(out, ids.table, &key));
                 // Whether it may be done is decided by the step's own condition.
-                let update = Write::Update { table: table.clone(), key, changes, condition: Condition::None };
-                (table, condition, item_key, Action::Update(Box::new(update)))
+                (condition, Action::Update(Box::new(Write::Update { table, key, changes, condition: Condition::None })))
             }
-            Write::Delete { table, key, condition } => (table, condition, keys::item(ids.table, &key), Action::Delete),
-            Write::Check { table, key, condition } => (table, condition, keys::item(ids.table, &key), Action::Check),
+            Write::Delete { key, condition, .. } => {
+                shelf.put(|out| keys::put_item(out, ids.table, &key));
+                (condition, Action::Delete)
+            }
+            Write::Check { key, condition, .. } => {
+                shelf.put(|out| keys::put_item(out, ids.table, &key));
+                (condition, Action::Check)
+            }
         };
-        bytes += match &action {
-            Action::Put(stored) => stored.bytes.len(),
-            _ => 64,
-        };
-        steps.push(Step { ids, table, item_key, condition, action });
-    }
-    if let Some(twice) = named_twice(&steps) {
-        return Err(item_twice(twice));
+        bytes += 64;
+        steps.push(Step { table: place, item_key: Slice::default(), condition, action });
     }
     check_total(total)?;
     Ok(Plan { steps, bytes })
 }
 
-/// The table of an item that two of the steps are about.
-fn named_twice(steps: &[Step]) -> Option<&Table> {
+impl Plan {
+    /// Takes the bytes of its steps.
+    fn fill(&mut self, bytes: &mut impl Iterator<Item = Slice>) {
+        for step in &mut self.steps {
+            step.item_key = bytes.next().unwrap_or_default();
+            if let Action::Put(stored) = &mut step.action {
+                stored.fill(bytes);
+            }
+        }
+    }
+
+    /// Refuses one that names an item twice.
+    fn checked(self, tables: &Tables) -> Result<Self, Error> {
+        match named_twice(&self.steps) {
+            Some(twice) => Err(item_twice(&tables.at(twice)?.table)),
+            None => Ok(self),
+        }
+    }
+}
+
+/// The place of the table of an item that two of the steps are about.
+fn named_twice(steps: &[Step]) -> Option<usize> {
     // Few keys are compared sooner than hashed.
     const FEW: usize = 6;
     if steps.len() <= FEW {
         let mut all = steps.iter().enumerate();
         let is_twice = |n: usize, step: &Step| steps.iter().take(n).any(|other| other.item_key == step.item_key);
-        return all.find(|(n, step)| is_twice(*n, step)).map(|(_, step)| &step.table);
+        return all.find(|(n, step)| is_twice(*n, step)).map(|(_, step)| step.table);
     }
     let mut seen = FxHashSet::default();
-    steps.iter().find(|step| !seen.insert(&*step.item_key)).map(|step| &step.table)
+    steps.iter().find(|step| !seen.insert(&*step.item_key)).map(|step| step.table)
 }
 
-/// The bytes of the key of an item, which has been checked. They have a place of their own in memory: keys are compared
-/// far more often than items are read, and stand closer together without them.
-pub fn item_key(table: &Table, ids: &TableIds, item: &Item) -> Result<Slice, Error> {
-    let key = keys::of_item(ids.table, table, item);
-    key.ok_or_else(|| Error::Corrupt(format!("an item of {} lacks its key", table.name())))
-}
-
-/// The bytes and entries of an item of that size.
-pub fn stored(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item, size: usize) -> Result<Stored, Error> {
-    let mut entries = entries(table, ids, item_key, item)?;
-    let encode = |out: &mut Vec<u8>| {
-        codec::encode_into(out, item, size);
-        Some(())
-    };
-    let bytes = built(encode).unwrap_or_default();
-    for entry in entries.iter_mut().filter(|entry| bytes.len() <= entry.whole_bytes) {
-        entry.value = bytes.clone();
+impl Stored {
+    /// Takes the bytes of its entries and its own.
+    fn fill(&mut self, bytes: &mut impl Iterator<Item = Slice>) {
+        fill(&mut self.entries, bytes);
+        self.bytes = bytes.next().unwrap_or_default();
+        for entry in self.entries.iter_mut().filter(|entry| self.bytes.len() <= entry.whole_bytes) {
+            entry.value = self.bytes.clone();
+        }
     }
-    Ok(Stored { bytes, entries, expiry: table.expiry_of(item) })
+}
+
+fn fill(entries: &mut [Entry], keys: &mut impl Iterator<Item = Slice>) {
+    for entry in entries {
+        entry.key = keys.next().unwrap_or_default();
+    }
+}
+
+/// Puts the key of an item that has been checked, the keys of its entries and its own bytes on the shelf.
+fn put_stored(shelf: &mut Shelf, table: &Table, ids: &TableIds, item: &Item) -> Result<Stored, Error> {
+    let key = shelf.put(|out| keys::put_item_of(out, ids.table, table, item));
+    let key = key.ok_or_else(|| Error::Corrupt(format!("an item of {} lacks its key", table.name())))?;
+    // Few items have entries, and those need the key beside what is being built.
+    let key = if ids.indexes.is_empty() { Vec::new() } else { key.to_vec() };
+    put_rest(shelf, table, ids, &key, item)
+}
+
+/// The same without the item's key, which is there already.
+fn put_rest(shelf: &mut Shelf, table: &Table, ids: &TableIds, key: &[u8], item: &Item) -> Result<Stored, Error> {
+    let entries = put_entries(shelf, table, ids, key, item)?;
+    shelf.put(|out| {
+        codec::encode_into(out, item);
+        Some(())
+    });
+    Ok(Stored { bytes: Slice::default(), entries, expiry: table.expiry_of(item) })
+}
+
+/// The bytes and entries of an item.
+pub fn stored(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item) -> Result<Stored, Error> {
+    let mut shelf = Shelf::new();
+    let mut stored = put_rest(&mut shelf, table, ids, item_key, item)?;
+    stored.fill(&mut shelf.take());
+    Ok(stored)
 }
 
 /// The index entries that lead to an item, which has been checked.
 pub fn entries(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item) -> Result<Vec<Entry>, Error> {
+    let mut shelf = Shelf::new();
+    let mut entries = put_entries(&mut shelf, table, ids, item_key, item)?;
+    fill(&mut entries, &mut shelf.take());
+    Ok(entries)
+}
+
+/// Puts the keys of an item's entries on the shelf.
+fn put_entries(
+    shelf: &mut Shelf,
+    table: &Table,
+    ids: &TableIds,
+    item_key: &[u8],
+    item: &Item,
+) -> Result<Vec<Entry>, Error> {
     if ids.indexes.is_empty() {
         return Ok(Vec::new());
     }
     let own = OwnKey::new(table, item_key)
         .ok_or_else(|| Error::Corrupt(format!("the key of an item of {} cannot be read", table.name())))?;
-    let mut found = Vec::with_capacity(ids.indexes.len());
-    // All keys in one piece of memory: they are made together, and mostly go together.
-    let keys = built(|out| {
-        for (index, id) in table.indexes().iter().zip(&ids.indexes) {
-            let start = out.len();
-            match keys::put_index_entry(out, *id, index, item, &own, same_sort(table, index)) {
-                Some(()) => found.push((index, start..out.len())),
-                None => out.truncate(start),
-            }
-        }
-        Some(())
-    });
-    let keys = ByteView::from(keys.unwrap_or_default());
-    let entry = |(index, place): (&Index, _)| {
-        let key = Slice::from(keys.slice(place));
-        let shared = list_bytes(table, index).and_then(|bytes| keys::shared_len(&key, index.partition.1, bytes));
+    let mut entries = Vec::with_capacity(ids.indexes.len());
+    for (index, id) in table.indexes().iter().zip(&ids.indexes) {
+        let same_sort = same_sort(table, index);
+        let Some(key) = shelf.put(|out| keys::put_index_entry(out, *id, index, item, &own, same_sort)) else {
+            continue;
+        };
+        let shared = list_bytes(table, index).and_then(|bytes| keys::shared_len(key, index.partition.1, bytes));
         // What stands in a list has no room for an item.
         let whole_bytes = if shared.is_some() { 0 } else { index.whole_bytes };
-        Entry { key, shared, whole_bytes, value: Slice::default() }
-    };
-    Ok(found.into_iter().map(entry).collect())
+        entries.push(Entry { key: Slice::default(), shared, whole_bytes, value: Slice::default() });
+    }
+    Ok(entries)
 }
 
 /// Whether an index sorts by the attribute that the table sorts by.
@@ -173,19 +255,16 @@ pub fn list_bytes(table: &Table, index: &Index) -> Option<usize> {
 
 impl Step {
     /// Whether the item as it is must be read: to decide, to change it, or to find entries that go with it.
-    pub fn needs_present(&self) -> bool {
+    pub fn needs_present(&self, table: &Table) -> bool {
         let is_put = matches!(self.action, Action::Put(_));
         if is_put && self.condition == Condition::Fresh {
             return false;
         }
         // What has no entries and no expiry is removed the same way whether or not it is there.
-        let plain = self.table.indexes().is_empty() && self.table.ttl_attribute().is_none();
+        let plain = table.indexes().is_empty() && table.ttl_attribute().is_none();
         if matches!(self.action, Action::Delete) && plain && self.condition == Condition::None {
             return false;
         }
-        !is_put
-            || self.condition != Condition::None
-            || !self.table.indexes().is_empty()
-            || self.table.ttl_attribute().is_some()
+        !is_put || self.condition != Condition::None || !table.indexes().is_empty() || table.ttl_attribute().is_some()
     }
 }

@@ -4,6 +4,7 @@ use fjall::Slice;
 
 use super::commit::Request;
 use super::front::Space;
+use super::tables::Opened;
 use super::view::View;
 use super::{Embedded, codec, keys};
 use crate::{Error, Item, Table};
@@ -51,7 +52,7 @@ impl Embedded {
         let now = self.shared.clock.now().as_second();
         let mut items = Vec::new();
         for key in due.iter().flat_map(|(_, list)| keys::keys_of_list(list)) {
-            let Some((table, ids)) = self.shared.tables.of_item_key(key) else { continue };
+            let Some(Opened { table, ids, .. }) = self.shared.tables.of_item_key(key) else { continue };
             if !archive.wants(table) {
                 continue;
             }
