@@ -17,8 +17,21 @@ use crate::item::Item;
 use crate::table::{Index, KeyKind, Table};
 use crate::write::{Condition, Write, check_count, check_total, item_twice};
 
-/// Bytes of transactions that share one piece of memory, about: it stays for as long as anything in it is needed.
+/// Bytes of items that share one piece of memory, about: it stays for as long as anything in it is needed.
 const SHELF_BYTES: usize = 64 * 1024;
+
+/// Where the bytes of plans are put while they are made. Keys are compared far more often than items are read, and stand
+/// closer together without them.
+struct Shelves {
+    keys: Shelf,
+    items: Shelf,
+}
+
+impl Shelves {
+    fn new() -> Self {
+        Self { keys: Shelf::new(), items: Shelf::new() }
+    }
+}
 
 pub struct Plan {
     pub steps: Vec<Step>,
@@ -62,40 +75,41 @@ pub struct Entry {
 }
 
 pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
-    let mut shelf = Shelf::new();
-    let mut plan = draft(tables, writes, &mut shelf)?;
-    plan.fill(&mut shelf.take());
+    let mut shelves = Shelves::new();
+    let mut plan = draft(tables, writes, &mut shelves)?;
+    plan.fill(&mut shelves.keys.take(), &mut shelves.items.take());
     plan.checked(tables)
 }
 
 /// The same for many transactions, which share what memory they need.
 pub fn plan_each(tables: &Tables, transactions: Vec<Vec<Write>>) -> Vec<Result<Plan, Error>> {
-    let mut shelf = Shelf::new();
+    let mut shelves = Shelves::new();
     let mut plans: Vec<Result<Plan, Error>> = Vec::with_capacity(transactions.len());
     let mut filled = 0;
     let last = transactions.len().saturating_sub(1);
     for (place, writes) in transactions.into_iter().enumerate() {
-        plans.push(draft(tables, writes, &mut shelf));
-        if shelf.len() >= SHELF_BYTES || place == last {
-            let mut bytes = shelf.take();
-            plans.iter_mut().skip(filled).flatten().for_each(|plan| plan.fill(&mut bytes));
+        plans.push(draft(tables, writes, &mut shelves));
+        if shelves.items.len() >= SHELF_BYTES || place == last {
+            let (mut keys, mut items) = (shelves.keys.take(), shelves.items.take());
+            plans.iter_mut().skip(filled).flatten().for_each(|plan| plan.fill(&mut keys, &mut items));
             filled = plans.len();
         }
     }
     plans.into_iter().map(|plan| plan.and_then(|plan| plan.checked(tables))).collect()
 }
 
-/// A plan without its bytes, which are on the shelf in the order in which [`Plan::fill`] wants them.
-fn draft(tables: &Tables, writes: Vec<Write>, shelf: &mut Shelf) -> Result<Plan, Error> {
-    let mark = shelf.mark();
-    let drafted = draft_steps(tables, writes, shelf);
+/// A plan without its bytes, which are on the shelves in the order in which [`Plan::fill`] wants them.
+fn draft(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Result<Plan, Error> {
+    let marks = (shelves.keys.mark(), shelves.items.mark());
+    let drafted = draft_steps(tables, writes, shelves);
     if drafted.is_err() {
-        shelf.back_to(&mark);
+        shelves.keys.back_to(&marks.0);
+        shelves.items.back_to(&marks.1);
     }
     drafted
 }
 
-fn draft_steps(tables: &Tables, writes: Vec<Write>, shelf: &mut Shelf) -> Result<Plan, Error> {
+fn draft_steps(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Result<Plan, Error> {
     check_count(&writes)?;
     let mut steps: Vec<Step> = Vec::with_capacity(writes.len());
     let (mut bytes, mut total) = (0, 0);
@@ -105,22 +119,22 @@ fn draft_steps(tables: &Tables, writes: Vec<Write>, shelf: &mut Shelf) -> Result
         let ids = &tables.at(place)?.ids;
         let (condition, action) = match write {
             Write::Put { table, item, condition } => {
-                let before = shelf.len();
-                let stored = put_stored(shelf, &table, ids, &item)?;
-                bytes += shelf.len() - before;
+                let before = shelves.items.len();
+                let stored = put_stored(shelves, &table, ids, &item)?;
+                bytes += shelves.items.len() - before;
                 (condition, Action::Put(stored))
             }
             Write::Update { table, key, changes, condition } => {
-                shelf.put(|out| keys::put_item(out, ids.table, &key));
+                shelves.keys.put(|out| keys::put_item(out, ids.table, &key));
                 // Whether it may be done is decided by the step's own condition.
                 (condition, Action::Update(Box::new(Write::Update { table, key, changes, condition: Condition::None })))
             }
             Write::Delete { key, condition, .. } => {
-                shelf.put(|out| keys::put_item(out, ids.table, &key));
+                shelves.keys.put(|out| keys::put_item(out, ids.table, &key));
                 (condition, Action::Delete)
             }
             Write::Check { key, condition, .. } => {
-                shelf.put(|out| keys::put_item(out, ids.table, &key));
+                shelves.keys.put(|out| keys::put_item(out, ids.table, &key));
                 (condition, Action::Check)
             }
         };
@@ -133,11 +147,11 @@ fn draft_steps(tables: &Tables, writes: Vec<Write>, shelf: &mut Shelf) -> Result
 
 impl Plan {
     /// Takes the bytes of its steps.
-    fn fill(&mut self, bytes: &mut impl Iterator<Item = Slice>) {
+    fn fill(&mut self, keys: &mut impl Iterator<Item = Slice>, items: &mut impl Iterator<Item = Slice>) {
         for step in &mut self.steps {
-            step.item_key = bytes.next().unwrap_or_default();
+            step.item_key = keys.next().unwrap_or_default();
             if let Action::Put(stored) = &mut step.action {
-                stored.fill(bytes);
+                stored.fill(keys, items);
             }
         }
     }
@@ -166,9 +180,9 @@ fn named_twice(steps: &[Step]) -> Option<usize> {
 
 impl Stored {
     /// Takes the bytes of its entries and its own.
-    fn fill(&mut self, bytes: &mut impl Iterator<Item = Slice>) {
-        fill(&mut self.entries, bytes);
-        self.bytes = bytes.next().unwrap_or_default();
+    fn fill(&mut self, keys: &mut impl Iterator<Item = Slice>, items: &mut impl Iterator<Item = Slice>) {
+        fill(&mut self.entries, keys);
+        self.bytes = items.next().unwrap_or_default();
         for entry in self.entries.iter_mut().filter(|entry| self.bytes.len() <= entry.whole_bytes) {
             entry.value = self.bytes.clone();
         }
@@ -181,19 +195,19 @@ fn fill(entries: &mut [Entry], keys: &mut impl Iterator<Item = Slice>) {
     }
 }
 
-/// Puts the key of an item that has been checked, the keys of its entries and its own bytes on the shelf.
-fn put_stored(shelf: &mut Shelf, table: &Table, ids: &TableIds, item: &Item) -> Result<Stored, Error> {
-    let key = shelf.put(|out| keys::put_item_of(out, ids.table, table, item));
+/// Puts the key of an item that has been checked, the keys of its entries and its own bytes on their shelves.
+fn put_stored(shelves: &mut Shelves, table: &Table, ids: &TableIds, item: &Item) -> Result<Stored, Error> {
+    let key = shelves.keys.put(|out| keys::put_item_of(out, ids.table, table, item));
     let key = key.ok_or_else(|| Error::Corrupt(format!("an item of {} lacks its key", table.name())))?;
-    // Few items have entries, and those need the key beside what is being built.
+    // Entries are built beside it, from it.
     let key = if ids.indexes.is_empty() { Vec::new() } else { key.to_vec() };
-    put_rest(shelf, table, ids, &key, item)
+    put_rest(shelves, table, ids, &key, item)
 }
 
 /// The same without the item's key, which is there already.
-fn put_rest(shelf: &mut Shelf, table: &Table, ids: &TableIds, key: &[u8], item: &Item) -> Result<Stored, Error> {
-    let entries = put_entries(shelf, table, ids, key, item)?;
-    shelf.put(|out| {
+fn put_rest(shelves: &mut Shelves, table: &Table, ids: &TableIds, key: &[u8], item: &Item) -> Result<Stored, Error> {
+    let entries = put_entries(&mut shelves.keys, table, ids, key, item)?;
+    shelves.items.put(|out| {
         codec::encode_into(out, item);
         Some(())
     });
@@ -202,9 +216,9 @@ fn put_rest(shelf: &mut Shelf, table: &Table, ids: &TableIds, key: &[u8], item: 
 
 /// The bytes and entries of an item.
 pub fn stored(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item) -> Result<Stored, Error> {
-    let mut shelf = Shelf::new();
-    let mut stored = put_rest(&mut shelf, table, ids, item_key, item)?;
-    stored.fill(&mut shelf.take());
+    let mut shelves = Shelves::new();
+    let mut stored = put_rest(&mut shelves, table, ids, item_key, item)?;
+    stored.fill(&mut shelves.keys.take(), &mut shelves.items.take());
     Ok(stored)
 }
 

@@ -5,11 +5,13 @@ use std::cell::Cell;
 use byteview::ByteView;
 use fjall::Slice;
 
-/// Bytes that a thread keeps at the most; what one large item needed is given back.
+/// Bytes of a buffer that a thread keeps at the most; what one large item needed is given back.
 const KEPT_BYTES: usize = 256 * 1024;
+/// Buffers that it keeps: as many as are in use at the same time.
+const KEPT: usize = 3;
 
 thread_local! {
-    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch { bytes: Vec::new(), ends: Vec::new() }) };
+    static SCRATCH: Cell<Vec<Scratch>> = const { Cell::new(Vec::new()) };
 }
 
 #[derive(Default)]
@@ -20,16 +22,20 @@ struct Scratch {
 
 impl Scratch {
     fn take() -> Self {
-        let mut scratch = SCRATCH.take();
+        let mut kept = SCRATCH.take();
+        let mut scratch = kept.pop().unwrap_or_default();
+        SCRATCH.set(kept);
         scratch.bytes.clear();
         scratch.ends.clear();
         scratch
     }
 
     fn keep(self) {
-        if self.bytes.capacity() <= KEPT_BYTES {
-            SCRATCH.set(self);
+        let mut kept = SCRATCH.take();
+        if self.bytes.capacity() <= KEPT_BYTES && kept.len() < KEPT {
+            kept.push(self);
         }
+        SCRATCH.set(kept);
     }
 }
 
