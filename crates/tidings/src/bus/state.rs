@@ -141,6 +141,8 @@ pub struct State {
     pub(super) resting: Resting,
     pub(super) doubts: Doubts,
     pub counts: Delta,
+    /// The first number of this epoch, while the handouts of earlier ones have not been read.
+    pub(super) unrecalled: Option<u64>,
     /// The next number to give out, and the first that may not be.
     pub next: u64,
     pub reserved: u64,
@@ -165,6 +167,7 @@ impl State {
             resting: Resting::default(),
             doubts: Doubts::default(),
             counts,
+            unrecalled: Some(next),
             next,
             reserved: next,
             next_due: None,
@@ -406,7 +409,9 @@ impl State {
         if let Some(held) = self.forget(token)
             && let Place::Lane(lane, position) = held.place
         {
-            self.lane(lane).put_back(position, held.message);
+            let lane = self.lane(lane);
+            lane.handouts.leave(position);
+            lane.put_back(position, held.message);
         }
     }
 
