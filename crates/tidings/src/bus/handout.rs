@@ -76,6 +76,17 @@ impl Handouts {
 }
 
 impl State {
+    /// A message that was taken but not handed out waits again, as if nothing had been.
+    pub fn untake(&mut self, token: &Uuid) {
+        if let Some(held) = self.forget(token)
+            && let Place::Lane(lane, position) = held.place
+        {
+            let lane = self.lane(lane);
+            lane.handouts.leave(position);
+            lane.put_back(position, held.message);
+        }
+    }
+
     /// Notes the messages of handouts that an earlier process or another node left behind; only of those that may still
     /// be there.
     fn recall(&mut self, recorded: Vec<Recorded>) {

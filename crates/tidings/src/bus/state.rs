@@ -404,17 +404,6 @@ impl State {
         Some(Action::Return(Return { place, message, due, until: now.monotonic + wait, epoch }))
     }
 
-    /// A message that was taken but not handed out waits again, as if nothing had been.
-    pub fn untake(&mut self, token: &Uuid) {
-        if let Some(held) = self.forget(token)
-            && let Place::Lane(lane, position) = held.place
-        {
-            let lane = self.lane(lane);
-            lane.handouts.leave(position);
-            lane.put_back(position, held.message);
-        }
-    }
-
     /// Ends the locks whose time is over; `wait` says how long a message waits after so many deliveries.
     pub fn tick(
         &mut self,
