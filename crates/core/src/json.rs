@@ -144,6 +144,12 @@ pub(crate) fn find_stop(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
+/// Whether a text stands between quotes as it is, with nothing to escape.
+#[must_use]
+pub fn is_plain(text: &str) -> bool {
+    find_stop(text.as_bytes(), 0) == text.len()
+}
+
 /// How many brackets open in a text, wherever they stand.
 #[must_use]
 pub fn brackets(text: &str) -> usize {

@@ -80,6 +80,26 @@ pub fn iso_millis(at: Timestamp) -> String {
     text
 }
 
+/// What [`iso_millis`] gives, where it is written and not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IsoMillis(pub Timestamp);
+
+impl serde::Serialize for IsoMillis {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(at) = *self;
+        let text = u64::try_from(at.as_microsecond()).ok().filter(|_| at >= Timestamp::UNIX_EPOCH).map(since_1970);
+        let millis = text.as_ref().and_then(|text| text.first_chunk::<23>()).map(|millis| {
+            let mut whole = [b'Z'; 24];
+            whole.iter_mut().zip(millis).for_each(|(place, byte)| *place = *byte);
+            whole
+        });
+        match millis.as_ref().map(|millis| std::str::from_utf8(millis)) {
+            Some(Ok(text)) => serializer.serialize_str(text),
+            _ => serializer.serialize_str(&iso_millis(at)),
+        }
+    }
+}
+
 /// `2026-11-15T12:34:56.789012Z`: UTC with exactly six decimals, so that text order is time order.
 #[must_use]
 pub fn iso_micros(at: Timestamp) -> String {
@@ -141,6 +161,11 @@ mod tests {
         let at: Timestamp = "2026-01-02T03:04:05.1234567+02:00".parse().unwrap();
         assert_eq!(iso_millis(at), "2026-01-02T01:04:05.123Z");
         assert_eq!(iso_micros(at), "2026-01-02T01:04:05.123456Z");
+        for at in
+            [at, Timestamp::UNIX_EPOCH, Timestamp::MIN, Timestamp::MAX, "1969-12-31T23:59:59.9999Z".parse().unwrap()]
+        {
+            assert_eq!(serde_json::to_value(IsoMillis(at)).unwrap(), iso_millis(at));
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::layout::{self, Place};
 use super::line::{Line, LineError};
 use super::message::{MAX_DELIVERIES, Stored};
 use super::prepared::Prepared;
-use super::receive::{handed_to, note_lost};
+use super::receive::{handed_at, handed_to, note_lost};
 use super::state::{Action, Taken};
 
 impl Line {
@@ -48,7 +48,7 @@ impl Line {
         };
         let mut message = Stored::from_item(&item)?;
         if !self.is_of_dead_letters() {
-            note_lost(&item, &mut message);
+            note_lost(handed_at(&item), item.str("by"), &mut message);
         }
         let message = Arc::new(message);
         let (now, settings) = (self.now(), self.settings());

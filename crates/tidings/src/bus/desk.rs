@@ -87,7 +87,7 @@ impl Line {
             query = query.after(page.next);
         }
         found.truncate(limit);
-        self.add_deliveries(lane, &mut found, |_, _, _| {}).await?;
+        self.add_deliveries(lane, &mut found, false).await?;
         let seen = |(position, message)| Seen { message, due: None, at: layout::digits(position) };
         Ok(found.into_iter().map(seen).collect())
     }

@@ -24,6 +24,8 @@ pub fn table() -> &'static Table {
             .sort("at", KeyKind::S)
             .index("message-index", ("id".into(), KeyKind::S), Some(("at".into(), KeyKind::S)))
             .ttl("ttl")
+            // Most correlation ids are made when a message is sent, from the time.
+            .ordered()
     });
     &TABLE
 }
@@ -31,6 +33,8 @@ pub fn table() -> &'static Table {
 /// Bytes of an id that a key can hold.
 const ID_BYTES: usize = 1024;
 const SUBJECT_CHARS: usize = 128;
+/// Attributes of a row at most.
+const ROW_ATTRIBUTES: usize = 9;
 
 /// How a message ended, or what it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,8 +99,17 @@ pub fn place(path: &str, message: &Stored) -> String {
     let path = message.dead.as_ref().map_or(path, |dead| dead.source.as_str());
     let number = message.enqueued_sequence.unwrap_or(message.sequence);
     let sent = message.accepted_at.unwrap_or(message.enqueued_at);
-    format!("{}#{path}#{number}", time::iso_micros(sent))
+    let mut place = String::with_capacity(time::ISO_MICROS + path.len() + NUMBER_CHARS);
+    time::push_iso_micros(&mut place, sent);
+    place.push('#');
+    place.push_str(path);
+    place.push('#');
+    place.push_str(&number.to_string());
+    place
 }
+
+/// Characters of a number, and of what is around it.
+const NUMBER_CHARS: usize = 22;
 
 /// Under which a message is found: it may have come without a correlation id.
 pub(super) fn correlation(message: &Stored) -> &str {
@@ -130,7 +143,7 @@ impl Line {
         let subject =
             message.message.subject.as_deref().map(|text| text.chars().take(SUBJECT_CHARS).collect::<String>());
         // In the order of the names, in which an item keeps them.
-        let item = Item::new()
+        let item = Item::with_room(ROW_ATTRIBUTES)
             .with("at", place(&self.path, message))
             .with("correlation_id", key)
             .with_some("id", (id != key).then_some(id))

@@ -13,6 +13,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::handout::Handouts;
 use super::message::Stored;
 
 /// Messages in the window, and their bytes, beyond which no more are taken in. Senders and receivers of large batches keep
@@ -58,6 +59,8 @@ pub struct Lane {
     passed: BTreeMap<String, u64>,
     /// What went away while a page was being read, which may still hold it.
     gone: BTreeSet<u64>,
+    /// Of messages that were delivered once, whether they are out or came back.
+    pub(super) handouts: Handouts,
     room: Room,
 }
 
@@ -82,6 +85,7 @@ impl Lane {
             loading: false,
             passed: BTreeMap::new(),
             gone: BTreeSet::new(),
+            handouts: Handouts::default(),
             room: Room::default(),
         }
     }
@@ -149,6 +153,9 @@ impl Lane {
         self.loading = false;
         let last = messages.last().map(|(position, _)| *position);
         self.tail = if whole { load.up_to } else { last.unwrap_or(load.above) };
+        // What was handed out before and is not there was settled.
+        let is_there = |position: u64| messages.binary_search_by_key(&position, |(at, _)| *at).is_ok();
+        self.handouts.leave_all_but(load.above + 1, self.tail, is_there);
         for (position, message) in messages {
             if !self.gone.contains(&position) {
                 self.insert(position, message);
@@ -246,6 +253,7 @@ impl Lane {
     /// A message that was taken is no longer stored here.
     pub fn gone(&mut self, position: u64) {
         self.out.remove(&position);
+        self.handouts.leave(position);
         if self.loading {
             self.gone.insert(position);
         }

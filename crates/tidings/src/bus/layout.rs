@@ -8,6 +8,7 @@
 //! | `<gen>/a` | time, number and node | messages that were posted by whoever does not have the line, to be taken in |
 //! | `<gen>/m`, `<gen>/r` | position | messages that wait: in order, and those that came back |
 //! | `<gen>/d` | lane and position | deliveries of a message that waits, and until when it does if it keeps its place |
+//! | `<gen>/g` | lock token | messages that were handed out for the first time, all of one call |
 //! | `<gen>/s` | due time and number | scheduled messages, and those that wait for their next delivery |
 //! | `<gen>/n` | number | the due time of a scheduled message |
 //! | `<gen>/k` | business key and number | the same by business key |
@@ -21,7 +22,8 @@
 //! | `version` | `0` | how often entities were changed, where several nodes must know |
 //! | `trash` | generation | partitions to be swept |
 //!
-//! One send is one put (and the counts); a delivery is one small put; completing is two deletes.
+//! One send is one put (and the counts); the first deliveries of one call are one small put, any other delivery is one;
+//! completing is one delete, and another one of what was delivered more than once.
 
 use std::sync::LazyLock;
 
@@ -75,7 +77,9 @@ pub enum Place {
 }
 
 /// Every kind of partition that a line has, for sweeping.
-pub const PARTITIONS: [&str; 11] = ["a", "m", "r", "d", "s", "n", "k", "f", "x", "h", JOBS];
+pub const PARTITIONS: [&str; 12] = ["a", "m", "r", "d", HANDOUTS, "s", "n", "k", "f", "x", "h", JOBS];
+/// The partition of first deliveries.
+pub const HANDOUTS: &str = "g";
 /// The partition of a topic's messages that are yet to be copied.
 pub const JOBS: &str = "o";
 

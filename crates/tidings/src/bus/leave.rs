@@ -42,13 +42,26 @@ impl Line {
     }
 
     pub(super) fn complete(self: &Arc<Self>, held: &Held, prepared: &mut Prepared) {
-        self.take_away(held.place, &held.message, Delta { outgoing: 1, ..Delta::default() }, prepared);
+        // What was delivered once is part of a handout, and has no record of its own.
+        let delivered = held.message.deliveries > 0;
+        self.take_away_from(held.place, &held.message, delivered, Delta { outgoing: 1, ..Delta::default() }, prepared);
         self.completed_row(held).into_iter().for_each(|row| prepared.write(row));
     }
 
     /// Takes a message away for good, and counts that with what else is to be counted.
     pub(super) fn take_away(self: &Arc<Self>, place: Place, message: &Stored, delta: Delta, prepared: &mut Prepared) {
-        self.remove(place, message, true, prepared);
+        self.take_away_from(place, message, true, delta, prepared);
+    }
+
+    fn take_away_from(
+        self: &Arc<Self>,
+        place: Place,
+        message: &Stored,
+        delivered: bool,
+        delta: Delta,
+        prepared: &mut Prepared,
+    ) {
+        self.remove(place, message, delivered, prepared);
         let from = match place {
             Place::Lane(..) => Delta { waiting: -1, ..delta },
             Place::Deferred(_) => Delta { deferred: -1, ..delta },
@@ -62,7 +75,7 @@ impl Line {
         }
     }
 
-    /// Takes a message away from where it is. `delivered`: there is a record of its deliveries.
+    /// Takes a message away from where it is. `delivered`: there may be a record of its deliveries.
     pub(super) fn remove(&self, place: Place, message: &Stored, delivered: bool, prepared: &mut Prepared) {
         prepared.write(Write::delete(layout::table(), self.layout.key(place)));
         if let Place::Lane(lane, position) = place {

@@ -231,7 +231,11 @@ impl Stored {
     /// The item under a key that the layout gives.
     pub fn to_item(&self, line: String, at: String) -> Result<Item, Error> {
         let head = self.head().map_err(|e| Error::Invalid(format!("a message cannot be stored: {e}")))?;
-        Ok(Item::new().with("at", at).with("body", self.message.body.to_vec()).with("head", head).with("line", line))
+        Ok(Item::with_room(4)
+            .with("at", at)
+            .with("body", self.message.body.to_vec())
+            .with("head", head)
+            .with("line", line))
     }
 
     /// Everything but the body, as one object.

@@ -53,6 +53,7 @@ pub mod fence;
 pub mod figures;
 pub mod filter;
 pub mod handler;
+pub mod handout;
 pub mod history;
 pub mod http;
 pub mod lane;

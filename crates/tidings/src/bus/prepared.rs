@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidings_core::time::Timestamp;
-use tidings_store::{Error, Item, Key, Store, Write, limits};
+use tidings_store::{Condition, Error, Item, Key, Store, Write, limits};
 use tokio::sync::OwnedMutexGuard;
 use tokio::sync::mpsc::error::SendError;
 
@@ -105,7 +105,7 @@ impl Prepared {
     }
 
     /// The first write is made only if this holds.
-    pub(super) fn demand_first(&mut self, condition: tidings_store::Condition) {
+    pub(super) fn demand_first(&mut self, condition: Condition) {
         if let Some(write) = self.writes.first_mut() {
             *write = write.clone().when(condition);
         }
@@ -154,6 +154,10 @@ impl Prepared {
         stored: Stored,
     ) -> Result<(), Error> {
         self.put(line.layout.key(Place::Lane(lane, position)), &stored)?;
+        // Every position is given out once.
+        if let Some(Write::Put { condition, .. }) = self.writes.last_mut() {
+            *condition = Condition::Fresh;
+        }
         if let Some(at) = stored.expires_at {
             self.write(layout::pointer(&line.layout.expiry(at, lane, position), at));
         }
@@ -415,7 +419,7 @@ impl Prepared {
             return Ok(());
         }
         let Some(key) = self.arrivals.first().map(Arrival::key) else { return Ok(()) };
-        let check = Write::check(layout::table(), key, tidings_store::Condition::Exists);
+        let check = Write::check(layout::table(), key, Condition::Exists);
         match store.transact(vec![check]).await {
             Ok(()) => self.settle(true),
             Err(Error::Conflict { .. }) => self.settle(false),

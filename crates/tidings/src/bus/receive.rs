@@ -181,14 +181,16 @@ impl Line {
 
     /// Writes down that these were delivered, before anybody has them: a message that ends the process is counted, too.
     async fn keep_deliveries(self: &Arc<Self>, taken: &[Taken]) -> Result<(), LineError> {
-        let mut writes = Vec::with_capacity(taken.len());
         let now = self.now().wall;
-        for Taken { held, .. } in taken {
+        let mut writes: Vec<Write> = self.hand_out(taken, now).into_iter().collect();
+        let first = writes.len();
+        for Taken { held, .. } in taken.iter().filter(|taken| taken.held.deliveries > 1) {
             if let Place::Lane(lane, position) = held.place {
                 let item = self.deliveries_item(lane, position, held.deliveries, &held.message.attempts);
                 writes.push(Write::put(layout::table(), handed_to(item, now, held.consumer.as_deref())));
             }
         }
+        let again = writes.len() > first;
         let (shared, epoch) = (self.fence.is_shared(), taken.first().map_or(0, |taken| taken.held.epoch));
         let room = limits::TRANSACTION_WRITES - usize::from(shared);
         let mut chunks = Vec::with_capacity(1);
@@ -214,6 +216,9 @@ impl Line {
             }
             return Err(error.into());
         }
+        if again {
+            self.counted_alone(taken);
+        }
         Ok(())
     }
 
@@ -236,6 +241,7 @@ impl Line {
     pub(super) async fn load(self: &Arc<Self>) -> Result<bool, Error> {
         // Whoever reads already may bring what we want.
         let _turn = self.loading.lock().await;
+        self.recall().await?;
         for lane in [LaneId::Front, LaneId::Main] {
             let (started, epoch) = {
                 let ordered = self.settings().ordered;
@@ -261,16 +267,7 @@ impl Line {
                 layout::number_of(item).ok_or_else(|| Error::Corrupt("a position is no number".to_owned()))?;
             messages.push((position, Stored::from_item(item)?));
         }
-        let (mut waits, dead) = (Vec::new(), self.is_of_dead_letters());
-        let add = |item: &Item, position: u64, stored: &mut Stored| {
-            if !dead {
-                note_lost(item, stored);
-            }
-            if let Some(due) = item.int("due").and_then(|due| u64::try_from(due).ok()) {
-                waits.push((position, stored.message.order_key().to_owned(), layout::from_micros(due)));
-            }
-        };
-        self.add_deliveries(lane, &mut messages, add).await?;
+        let waits = self.add_deliveries(lane, &mut messages, !self.is_of_dead_letters()).await?;
         let messages: Vec<_> = messages.into_iter().map(|(position, stored)| (position, Arc::new(stored))).collect();
         let loaded = messages.len();
         guard.finish(load, messages, page.next.is_none(), &waits);
@@ -287,14 +284,16 @@ impl Line {
         self.layout.deliveries_item(lane, position).with_some("attempts", attempts).with("n", deliveries)
     }
 
-    /// Adds what is recorded of their deliveries; `each` sees the records, with the messages as they are then.
+    /// Adds what is recorded of their deliveries, which nobody knows the end of if they are `lost`. Says which of them
+    /// wait for their next one: position, key and until when.
     pub(super) async fn add_deliveries(
         &self,
         lane: LaneId,
         messages: &mut [(u64, Stored)],
-        mut each: impl FnMut(&Item, u64, &mut Stored),
-    ) -> Result<(), Error> {
-        let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(()) };
+        lost: bool,
+    ) -> Result<Vec<(u64, String, Timestamp)>, Error> {
+        let mut waits = Vec::new();
+        let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(waits) };
         let range = Layout::deliveries_range(lane, first.0, last.0);
         let mut query = Query::new(self.layout.partition("d")).range(range).limit(PAGE);
         loop {
@@ -303,14 +302,20 @@ impl Line {
                 let position = layout::number_of(item);
                 if let Some((at, stored)) = messages.iter_mut().find(|(at, _)| Some(*at) == position) {
                     read_deliveries(item, stored);
-                    each(item, *at, stored);
+                    if lost {
+                        note_lost(handed_at(item), item.str("by"), stored);
+                    }
+                    let due = item.int("due").and_then(|due| u64::try_from(due).ok());
+                    waits.extend(due.map(|due| (*at, stored.message.order_key().to_owned(), layout::from_micros(due))));
                 }
             }
             if page.next.is_none() {
-                return Ok(());
+                break;
             }
             query = query.after(page.next);
         }
+        self.add_handouts(lane, messages, lost).await?;
+        Ok(waits)
     }
 
     /// A message that was received waits again, as if nothing had been.
@@ -367,18 +372,22 @@ pub(super) fn handed_to(item: Item, at: Timestamp, consumer: Option<&str>) -> It
     item.with("t", i64::try_from(layout::micros(at)).unwrap_or(i64::MAX)).with_some("by", consumer)
 }
 
+/// When that was.
+pub(super) fn handed_at(item: &Item) -> Option<Timestamp> {
+    item.int("t").and_then(|at| u64::try_from(at).ok()).map(layout::from_micros)
+}
+
 /// Notes the deliveries of which nobody knows how they ended: the process that had the message is no more (S003-97).
-pub(super) fn note_lost(item: &Item, stored: &mut Stored) {
+pub(super) fn note_lost(at: Option<Timestamp>, by: Option<&str>, stored: &mut Stored) {
     let known = stored.attempts.last().map_or(0, |attempt| attempt.delivery);
     let kept = stored.deliveries.saturating_sub(u32::try_from(ATTEMPTS).unwrap_or(u32::MAX));
-    let at = item.int("t").and_then(|at| u64::try_from(at).ok()).map(layout::from_micros);
     for delivery in known.max(kept) + 1..=stored.deliveries {
         let last = delivery == stored.deliveries;
         stored.note(Attempt {
             delivery,
             at: at.unwrap_or(stored.enqueued_at),
             outcome: "lost".into(),
-            consumer: item.str("by").filter(|_| last).map(ToOwned::to_owned),
+            consumer: by.filter(|_| last).map(ToOwned::to_owned),
             reason: Some("Lost".to_owned()),
             description: Some("how it ended was not stored, as when the process ends before that".to_owned()),
         });

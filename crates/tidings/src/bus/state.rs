@@ -141,6 +141,8 @@ pub struct State {
     pub(super) resting: Resting,
     pub(super) doubts: Doubts,
     pub counts: Delta,
+    /// The first number of this epoch, while the handouts of earlier ones have not been read.
+    pub(super) unrecalled: Option<u64>,
     /// The next number to give out, and the first that may not be.
     pub next: u64,
     pub reserved: u64,
@@ -165,6 +167,7 @@ impl State {
             resting: Resting::default(),
             doubts: Doubts::default(),
             counts,
+            unrecalled: Some(next),
             next,
             reserved: next,
             next_due: None,
@@ -399,15 +402,6 @@ impl State {
         }
         let due = now.wall.saturating_add(wait).unwrap_or(Timestamp::MAX);
         Some(Action::Return(Return { place, message, due, until: now.monotonic + wait, epoch }))
-    }
-
-    /// A message that was taken but not handed out waits again, as if nothing had been.
-    pub fn untake(&mut self, token: &Uuid) {
-        if let Some(held) = self.forget(token)
-            && let Place::Lane(lane, position) = held.place
-        {
-            self.lane(lane).put_back(position, held.message);
-        }
     }
 
     /// Ends the locks whose time is over; `wait` says how long a message waits after so many deliveries.

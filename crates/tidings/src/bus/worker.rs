@@ -102,9 +102,11 @@ impl Bus {
         Ok(())
     }
 
-    /// Keeps the places of heads that have moved.
+    /// Keeps the places of heads that have moved, and removes the records of handouts that are over.
     pub async fn flush(&self, last: bool) {
-        let writes: Vec<Vec<Write>> = self.lines().iter().filter_map(|line| line.flush(last)).collect();
+        let lines = self.lines();
+        let mut writes: Vec<Vec<Write>> = lines.iter().filter_map(|line| line.flush(last)).collect();
+        writes.extend(lines.iter().flat_map(|line| line.forget_handouts()));
         if !writes.is_empty() {
             // What is not kept costs a longer way from the old head after a restart, and nothing else.
             drop(self.shared.store.transact_each(writes).await);

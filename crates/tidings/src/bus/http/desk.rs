@@ -138,7 +138,7 @@ async fn peek(
     let cursor = end.map(|end| services.sealer.seal(&context, end.as_bytes()));
     let items = seen.iter().map(|seen| {
         let mut view = MessageView::from(&seen.message);
-        view.scheduled_for = seen.due.map(time::iso_millis);
+        view.scheduled_for = seen.due.map(time::IsoMillis);
         view
     });
     Ok(Json(StatusCode::OK, Peeked { items: items.collect(), cursor }).into_response())

@@ -12,7 +12,7 @@ use tidings_core::json::{Borrowed, Object};
 use uuid::Uuid;
 
 use super::settle::{self, SettleBody, SettledView};
-use super::view::MessageView;
+use super::view::{MessageView, Messages};
 use super::{Place, broker_properties, paths};
 use crate::app::Services;
 use crate::bus::settle::Settlement;
@@ -84,7 +84,8 @@ struct ReceiveBody {
 
 #[derive(Serialize, JsonSchema)]
 struct Received<'a> {
-    messages: Vec<MessageView<'a>>,
+    #[schemars(with = "Vec<MessageView<'a>>")]
+    messages: Messages<'a>,
     /// What came of each settlement, if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     settled: Option<Vec<SettledView>>,
@@ -168,8 +169,8 @@ async fn receive(
         Err(_) if settled.is_some() => Vec::new(),
         taken => taken?,
     };
-    let messages: Vec<_> = taken.iter().map(MessageView::from).collect();
-    let bytes = messages.iter().map(MessageView::bytes).sum::<usize>() + settled.as_ref().map_or(0, Vec::len) * 80;
+    let messages = Messages(&taken);
+    let bytes = messages.bytes() + settled.as_ref().map_or(0, Vec::len) * 80;
     Ok(json(StatusCode::OK, &Received { messages, settled }, bytes))
 }
 

@@ -7,7 +7,9 @@ use base64::Engine as _;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use tidings_core::time;
+use serde_json::value::RawValue;
+use tidings_core::json::is_plain;
+use tidings_core::time::IsoMillis;
 use uuid::Uuid;
 
 use crate::bus::message::{Attempt, Dead, Stored};
@@ -26,10 +28,13 @@ pub struct MessageView<'a> {
     message_id: &'a str,
     delivery_count: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    locked_until: Option<String>,
-    enqueued_at: String,
+    #[schemars(with = "Option<String>")]
+    locked_until: Option<IsoMillis>,
+    #[schemars(with = "String")]
+    enqueued_at: IsoMillis,
     #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at: Option<String>,
+    #[schemars(with = "Option<String>")]
+    expires_at: Option<IsoMillis>,
     correlation_id: Option<&'a str>,
     subject: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,12 +52,14 @@ pub struct MessageView<'a> {
     content_type: Option<&'a str>,
     properties: &'a BTreeMap<String, Value>,
     /// The body as text; in base64 if it is none.
+    #[serde(serialize_with = "long_text")]
     body: Cow<'a, str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     body_is_base64: bool,
     /// When a scheduled message is due.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub scheduled_for: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub scheduled_for: Option<IsoMillis>,
     /// How earlier deliveries ended, the last ten.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     attempts: &'a Vec<Attempt>,
@@ -72,10 +79,28 @@ impl Serialize for Token {
     }
 }
 
-impl MessageView<'_> {
-    /// About how many bytes it has as JSON.
+/// A text that may be long, and mostly has nothing to escape: that is seen several letters at a time.
+fn long_text<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    let quoted = is_plain(text).then(|| ["\"", text, "\""].concat());
+    match quoted.and_then(|quoted| RawValue::from_string(quoted).ok()) {
+        Some(raw) => raw.serialize(serializer),
+        None => serializer.serialize_str(text),
+    }
+}
+
+/// Messages that were received, each shown as it is written.
+pub(super) struct Messages<'a>(pub &'a [Taken]);
+
+impl Messages<'_> {
+    /// About how many bytes they have as JSON.
     pub(super) fn bytes(&self) -> usize {
-        self.body.len() + 512
+        self.0.iter().map(|taken| taken.held.message.message.body.len() + 512).sum()
+    }
+}
+
+impl Serialize for Messages<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(MessageView::from))
     }
 }
 
@@ -90,8 +115,8 @@ impl<'a> From<&'a Stored> for MessageView<'a> {
             message_id: &message.id,
             delivery_count: stored.deliveries,
             locked_until: None,
-            enqueued_at: time::iso_millis(stored.enqueued_at),
-            expires_at: stored.expires_at.map(time::iso_millis),
+            enqueued_at: IsoMillis(stored.enqueued_at),
+            expires_at: stored.expires_at.map(IsoMillis),
             correlation_id: message.correlation_id.as_deref(),
             subject: message.subject.as_deref(),
             session_id: message.session_id.as_deref(),
@@ -117,7 +142,7 @@ impl<'a> From<&'a Taken> for MessageView<'a> {
         Self {
             lock_token: Some(Token(taken.token)),
             delivery_count: taken.held.deliveries,
-            locked_until: Some(time::iso_millis(taken.held.locked_until)),
+            locked_until: Some(IsoMillis(taken.held.locked_until)),
             ..Self::from(&*taken.held.message)
         }
     }

@@ -7,6 +7,7 @@ mod desk;
 mod entities;
 mod from_events;
 mod handlers;
+mod handouts;
 mod history;
 mod kill;
 mod letters;

@@ -229,7 +229,7 @@ async fn a_settlement_of_a_line_that_was_taken_over_is_found_in_the_history() {
 #[tokio::test]
 async fn a_receiver_that_goes_away_locks_nothing() {
     let clock = server::clock();
-    let moody = Moody::over(Arc::new(Memory::new(clock)), "d");
+    let moody = Moody::over(Arc::new(Memory::new(clock)), "g");
     let node = Node::over(moody.clone()).await;
     node.look().await;
     node.bus.send("q", vec![message("a".to_owned())]).await.unwrap();
