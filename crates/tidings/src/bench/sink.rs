@@ -1,11 +1,11 @@
 //! The other side of the `messages` scenarios: an ntfy server that takes everything, and knows when.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime;
@@ -50,8 +50,8 @@ struct State {
 /// Messages that one side has spoken of and the other not yet.
 #[derive(Debug, Default)]
 struct Messages {
-    created: HashMap<u64, Instant>,
-    taken: HashMap<u64, Instant>,
+    created: FxHashMap<u64, Instant>,
+    taken: FxHashMap<u64, Instant>,
     latencies: Histogram,
 }
 
@@ -192,20 +192,32 @@ async fn converse(mut stream: TcpStream, state: Arc<State>) {
 
 /// The length of the request at the beginning, once all of it is there.
 fn request_length(bytes: &[u8]) -> Option<usize> {
-    let head = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
-    let lines = bytes.get(..head)?.split(|byte| *byte == b'\n');
-    let length = lines.filter_map(|line| std::str::from_utf8(line).ok()).find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-    });
-    let whole = head + length.unwrap_or(0);
-    (bytes.len() >= whole).then_some(whole)
+    let (mut head, mut length) = (0, 0);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        head += line.len();
+        if line == b"\r\n" {
+            return (bytes.len() >= head + length).then_some(head + length);
+        }
+        // Almost every header is of no interest, and a look at its first letter says so.
+        if matches!(line.first(), Some(b'c' | b'C')) {
+            length = length_in(line).unwrap_or(length);
+        }
+    }
+    None
+}
+
+fn length_in(line: &[u8]) -> Option<usize> {
+    let (name, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
+    name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
 }
 
 fn number_in(request: &[u8]) -> Option<u64> {
-    let at = request.windows(MARK.len()).position(|part| part == MARK.as_bytes())? + MARK.len();
-    let digits = request.get(at..)?.iter().take_while(|byte| byte.is_ascii_digit());
-    digits.map(|byte| char::from(*byte)).collect::<String>().parse().ok()
+    let first = MARK.as_bytes().first()?;
+    let marks = request.iter().enumerate().filter(|(_, byte)| *byte == first).map(|(at, _)| at);
+    let mut after = marks.filter_map(|at| request.get(at..)?.strip_prefix(MARK.as_bytes()));
+    let mut digits = after.next()?.iter().take_while(|byte| byte.is_ascii_digit());
+    let number = |sum: u64, byte: &u8| sum.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
+    digits.try_fold(None, |sum: Option<u64>, byte| number(sum.unwrap_or(0), byte).map(Some))?
 }
 
 #[cfg(test)]

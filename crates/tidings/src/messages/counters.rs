@@ -76,6 +76,14 @@ enum Kind {
 }
 
 impl Tally {
+    /// That of a new message.
+    #[must_use]
+    pub fn created(message: &Message) -> Self {
+        let mut line = Line::of_states(message);
+        line.add(Status::Created, 1);
+        Self(vec![line])
+    }
+
     /// Counts a message's change of state, if it is one.
     pub fn count(&mut self, from: Status, after: &Message) {
         let to = after.delivery.status;

@@ -9,6 +9,7 @@ pub mod dead;
 pub mod deliver;
 mod holds;
 pub mod http;
+mod ledger;
 pub mod list;
 pub mod metrics;
 mod notice;
@@ -33,9 +34,11 @@ use tidings_store::{Error, Item, Key, Query, Store, Table, Write};
 use tokio::sync::{Notify, broadcast, watch};
 use uuid::Uuid;
 
+use counters::Tally;
 use dead::DeadLetter;
 use dead::edit::Edit;
 pub use holds::{Hold, Holds};
+use ledger::{Entry, Ledger, Left};
 use policies::Policies;
 use quiet::Quiet;
 pub use record::{Message, NewMessage};
@@ -51,6 +54,8 @@ use crate::tickets::callers::Callers;
 const DAY_SECONDS: i64 = 86_400;
 /// Ends that a slow listener may have before it; then it looks for itself.
 const PUSHED: usize = 1024;
+/// Transactions under way at the most in which messages are made.
+const MADE_AT_ONCE: usize = 2;
 /// Messages of one key that are looked at together.
 const PAGE_OF_KEY: usize = 100;
 
@@ -66,6 +71,8 @@ pub trait Follower: Send + Sync + 'static {
 /// The messages of this installation.
 pub struct Messages {
     store: Arc<dyn Store>,
+    /// Those that are made at the same time are counted together.
+    ledger: Ledger,
     pub table: Table,
     pub types: Types,
     pub signals: Arc<Signals>,
@@ -116,6 +123,7 @@ impl Messages {
         let stage = config.stage.as_str().to_owned();
         let days = i64::try_from(config.retention.messages_days).unwrap_or(i64::MAX);
         Ok(Self {
+            ledger: Ledger::new(Arc::clone(&store), MADE_AT_ONCE),
             store,
             table: record::table(&stage),
             types: Types::new(&config.message_types)?.allowing_unknown(config.allow_unknown_types),
@@ -217,8 +225,8 @@ impl Messages {
         Ok(writes)
     }
 
-    /// Stores messages, each in a transaction of its own. One that is there already is the same request come again: it
-    /// is given as it is now.
+    /// Stores messages, each for itself. One that is there already is the same request come again: it is given as it is
+    /// now.
     pub async fn create(&self, messages: Vec<Message>) -> Result<Vec<Message>, Error> {
         let made = messages.into_iter().map(Made::new).collect::<Result<Vec<_>, _>>()?;
         self.create_made(made, Message::clone).await
@@ -226,17 +234,21 @@ impl Messages {
 
     /// The same for those that were just composed; gives what is to be shown of each, which then goes its way.
     pub async fn create_made<T>(&self, made: Vec<Made>, show: impl Fn(&Message) -> T) -> Result<Vec<T>, Error> {
-        let (mut transactions, mut made_now) = (Vec::with_capacity(made.len()), Vec::with_capacity(made.len()));
+        let (mut entries, mut made_now) = (Vec::with_capacity(made.len()), Vec::with_capacity(made.len()));
         for made in made {
             let (item, made) = made.into_parts();
-            let counted = counters::created(std::slice::from_ref(&made.message));
-            transactions.push([Write::insert(&self.table, item)].into_iter().chain(counted).collect());
+            entries.push(Entry::new(vec![Write::insert(&self.table, item)], Tally::created(&made.message)));
             made_now.push(made);
         }
         let seen = self.holds.changes();
-        let outcomes = self.store.transact_each(transactions).await;
+        let outcomes = self.ledger.enter_each(entries).await;
         let mut stored = Vec::with_capacity(made_now.len());
         for (made, outcome) in made_now.into_iter().zip(outcomes) {
+            let outcome = match outcome {
+                Ok(()) => Ok(()),
+                Err(Left::Refused(error)) => Err(error),
+                Err(Left::Undecided) => self.store.transact(self.creation(std::slice::from_ref(&made.message))?).await,
+            };
             match outcome {
                 Ok(()) => {
                     stored.push(show(&made.message));
@@ -300,7 +312,7 @@ impl Messages {
         now: Timestamp,
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
-        self.transition_of(stored.clone(), input, now, change)
+        self.transition_of(Box::new(stored.clone()), input, now, change)
     }
 
     /// The same for one that nobody needs as it was.
@@ -310,7 +322,7 @@ impl Messages {
     /// If its state does not allow that.
     pub fn transition_of(
         &self,
-        stored: Stored,
+        stored: Box<Stored>,
         input: Input,
         now: Timestamp,
         change: impl FnOnce(&mut Message),
@@ -325,7 +337,7 @@ impl Messages {
     /// If its state does not allow one of them.
     pub fn passage_of(
         &self,
-        stored: Stored,
+        stored: Box<Stored>,
         inputs: impl IntoIterator<Item = (Input, Timestamp)>,
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {

@@ -29,6 +29,9 @@ pub const COPIES: usize = 100;
 /// Before the key of a message that has ended; no key has it.
 const ENDED: char = '\u{1}';
 
+/// Attributes that stay as they were made, at the most.
+const FIXED: usize = 16;
+
 /// Partitions of `due-index` for each channel, so that none is hot on DynamoDB.
 pub const DUE_PARTS: u8 = 4;
 
@@ -222,24 +225,26 @@ impl Message {
 
     /// What a change can touch, and with it the attributes that stay as they were made.
     pub fn with_fixed(&self, moving: Item) -> Result<Item, Error> {
-        Ok(moving
-            .with("message_id", &self.message_id)
-            .with("created_date", time::iso_millis(self.created_date))
+        // In the order of their names, as they are kept: two sorted runs are soon one.
+        let fixed = Item::with_room(FIXED)
+            .with("channel", &self.channel)
+            .with("correlation_id", &self.correlation_id)
             .with("created_by", &self.created_by)
-            .with("stage", &self.stage)
+            .with("created_date", time::iso_millis(self.created_date))
+            .with_some("event_id", self.event_id.as_ref())
+            .with("message_id", &self.message_id)
             .with("message_type", &self.message_type)
             .with("payload", Value::from_record(&self.payload)?)
-            .with("correlation_id", &self.correlation_id)
-            .with_some("trace_id", self.trace_id.as_ref())
-            .with("ttl", self.ttl)
-            .with("channel", &self.channel)
+            .with_some("retry_of", self.retry_of.as_ref())
+            .with_some("rule", self.rule.as_ref())
+            .with_some("schema_version", self.schema_version.as_ref())
+            .with("stage", &self.stage)
             .with("target", Value::from_record(&self.target)?)
             .with_some("target_secret", self.secret.as_ref().map(Secret::expose))
             .with_some("target_secret", self.lost_secret.clone())
-            .with_some("event_id", self.event_id.as_ref())
-            .with_some("rule", self.rule.as_ref())
-            .with_some("retry_of", self.retry_of.as_ref())
-            .with_some("schema_version", self.schema_version.as_ref()))
+            .with_some("trace_id", self.trace_id.as_ref())
+            .with("ttl", self.ttl);
+        Ok(Item(moving.0.into_iter().chain(fixed.0).collect()))
     }
 
     /// Of its attributes, those that a change of the message can touch; all others stay as they were made.

@@ -43,7 +43,7 @@ pub struct News {
 /// A message that is handed over.
 #[derive(Debug)]
 pub struct Handed {
-    pub stored: Stored,
+    pub stored: Box<Stored>,
     /// [`super::Holds::changes`] before it was stored, if somebody looked.
     pub seen: Option<u64>,
 }
@@ -69,7 +69,7 @@ impl Signals {
     }
 
     /// The same for one that nobody else needs; before it was stored, so many changes were `seen`.
-    pub fn made(&self, made: Stored, seen: u64) {
+    pub fn made(&self, made: Box<Stored>, seen: u64) {
         self.made.fetch_add(1, Ordering::Relaxed);
         let message = &made.message;
         if let (Some(signal), Some(due)) = (self.channels.get(message.channel.as_str()), message.due_at()) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidings_core::message::{Action, Conflict, Input, Status, step};
 use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
-use tidings_store::{Change, Condition, Error, Item, Table, Value, Write};
+use tidings_store::{Change, Condition, Error, Item, Table, Write};
 
 use super::counters::Tally;
 use super::record::{Message, key, to_millis};
@@ -67,16 +67,17 @@ impl Made {
     /// The item to be stored, and the message as it is once that is done. What never changes is in there only once: many
     /// of them may wait in memory.
     #[must_use]
-    pub fn into_parts(self) -> (Item, Stored) {
+    pub fn into_parts(self) -> (Item, Box<Stored>) {
         let aside = self.item.size() - self.moving.size();
-        (self.item, Stored { message: self.message, item: self.moving, aside })
+        (self.item, Box::new(Stored { message: self.message, item: self.moving, aside }))
     }
 }
 
 /// A message as it will be, once `writes` are done.
 #[derive(Debug)]
 pub struct Transition {
-    pub after: Stored,
+    /// Of one that has ended, the attributes are those from before: nobody changes it any more.
+    pub after: Box<Stored>,
     /// The first one is the message's own.
     pub writes: Vec<Write>,
     /// To be written with them.
@@ -105,7 +106,7 @@ impl Stored {
     /// # Errors
     ///
     /// If it holds what an item cannot; it was not stored then.
-    pub fn just_made(message: Message) -> Result<Self, Error> {
+    pub fn just_made(message: Message) -> Result<Box<Self>, Error> {
         Made::new(message).map(|made| made.into_parts().1)
     }
 
@@ -134,20 +135,20 @@ impl Stored {
     ///
     /// [`Refused::Conflict`] if its state does not allow an input.
     pub fn transition(
-        self,
+        mut self: Box<Self>,
         table: &Table,
         policy: &Policy,
         inputs: impl IntoIterator<Item = (Input, Timestamp)>,
         followers: &[Arc<dyn Follower>],
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
-        let Self { message: mut after, item, aside } = self;
+        let after = &mut self.message;
         let (before, mut now) = (after.delivery.retry_count, after.updated_date);
         let (mut tally, mut actions) = (Tally::default(), Vec::new());
         for (input, at) in inputs {
             let (delivery, next) = step(&after.delivery, policy, input, at)?;
             (actions, now) = (next, at);
-            touch(&mut after, now);
+            touch(after, now);
             let from = std::mem::replace(&mut after.delivery, delivery);
             if after.delivery.status != Status::Created {
                 // Taken up at once, it was in line for no time.
@@ -156,31 +157,30 @@ impl Stored {
             if !after.delivery.attempts.is_empty() {
                 after.processing_started_at = after.processing_started_at.or(Some(after.updated_date));
             }
-            tally.count(from.status, &after);
+            tally.count(from.status, after);
         }
-        change(&mut after);
+        change(after);
         let mut more = Vec::new();
         if after.delivery.status.is_final() {
             after.processing_completed_at = Some(after.updated_date);
             after.lease = None;
-            more.extend(followers.iter().flat_map(|follower| follower.ended(&after)));
+            more.extend(followers.iter().flat_map(|follower| follower.ended(after)));
         } else if after.delivery.retry_count > before {
             let by = after.delivery.retry_count - before;
-            more.extend(followers.iter().flat_map(|follower| follower.retried(&after, by)));
+            more.extend(followers.iter().flat_map(|follower| follower.retried(after, by)));
         }
         // The letter has the message as it is kept.
-        let (write, item) = update(item, aside, table, &mut after)?;
+        let mut writes = vec![self.update(table)?];
+        writes.append(&mut more);
         for action in &actions {
             // One that stands for a message of the bus has its dead letter there.
             if let Action::DeadLetter { reason } = action
-                && !push::stands_for_another(&after)
+                && !push::stands_for_another(&self.message)
             {
-                more.push(dead::fitting_letter(&after, reason, now)?);
+                writes.push(dead::fitting_letter(&self.message, reason, now)?);
             }
         }
-        let mut writes = vec![write];
-        writes.extend(more);
-        Ok(Transition { after: Self { message: after, item, aside }, writes, tally, actions })
+        Ok(Transition { after: self, writes, tally, actions })
     }
 
     /// The message put off until the end of quiet hours; its state stays.
@@ -188,17 +188,51 @@ impl Stored {
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn put_off(self, table: &Table, until: Timestamp, hours: &str, now: Timestamp) -> Result<Transition, Error> {
-        let Self { message: mut after, item, aside } = self;
-        touch(&mut after, now);
+    pub fn put_off(
+        mut self: Box<Self>,
+        table: &Table,
+        until: Timestamp,
+        hours: &str,
+        now: Timestamp,
+    ) -> Result<Transition, Error> {
+        let after = &mut self.message;
+        touch(after, now);
         match after.delivery.status {
             Status::Processing => after.delivery.next_attempt_at = Some(until),
             _ => after.deliver_at = to_millis(until),
         }
         after.put_off_by = Some(hours.to_owned());
-        let (write, item) = update(item, aside, table, &mut after)?;
-        let after = Self { message: after, item, aside };
-        Ok(Transition { after, writes: vec![write], tally: Tally::default(), actions: Vec::new() })
+        let write = self.update(table)?;
+        Ok(Transition { after: self, writes: vec![write], tally: Tally::default(), actions: Vec::new() })
+    }
+
+    /// The update from what was read to what the message is now. What does not fit is left out of it.
+    fn update(&mut self, table: &Table) -> Result<Write, Error> {
+        let Self { message: after, item, aside } = self;
+        let unchanged = |name: &'static str| match item.get(name) {
+            Some(value) => Condition::Equals(name.into(), value.clone()),
+            None => Condition::LacksAttribute(name.into()),
+        };
+        let condition = Condition::All(vec![Condition::Exists, unchanged("status"), unchanged("revision")]);
+        let new = shorter::moving(after, item, *aside)?;
+        debug_assert!(new.get("status").is_some(), "a message has a status");
+        let mut changes = Vec::with_capacity(new.0.len() + 2);
+        for name in PASSING.into_iter().filter(|name| new.get(name).is_none()) {
+            if item.0.remove(name).is_some() {
+                changes.push(Change::Remove(name.into()));
+            }
+        }
+        let is_final = after.delivery.status.is_final();
+        for (name, value) in new.0 {
+            if item.get(&name) == Some(&value) {
+                continue;
+            }
+            if !is_final {
+                item.0.insert(name.clone(), value.clone());
+            }
+            changes.push(Change::Set(name, value));
+        }
+        Ok(Write::update(table, key(&after.message_id), changes).when(condition))
     }
 }
 
@@ -207,31 +241,6 @@ fn touch(message: &mut Message, now: Timestamp) {
     // The wall clock may have jumped back; a message is never updated before it was made.
     message.updated_date = to_millis(now).max(message.updated_date);
     message.revision = message.revision.saturating_add(1);
-}
-
-/// The update from what was read to `after`, and the item that it makes. What does not fit is left out of `after`.
-fn update(mut item: Item, aside: usize, table: &Table, after: &mut Message) -> Result<(Write, Item), Error> {
-    let unchanged = |name: &'static str| match item.get(name) {
-        Some(value) => Condition::Equals(name.into(), value.clone()),
-        None => Condition::LacksAttribute(name.into()),
-    };
-    let condition = Condition::All(vec![Condition::Exists, unchanged("status"), unchanged("revision")]);
-    let new = shorter::moving(after, &item, aside)?;
-    let mut changes = Vec::new();
-    for name in PASSING.into_iter().filter(|name| new.get(name).is_none()) {
-        if item.0.remove(name).is_some() {
-            changes.push(Change::Remove(name.into()));
-        }
-    }
-    for (name, value) in new.0 {
-        if item.get(&name) != Some(&value) {
-            changes.push(Change::Set(name.clone(), value.clone()));
-            item.0.insert(name, value);
-        }
-    }
-    let write = Write::update(table, key(&after.message_id), changes).when(condition);
-    debug_assert!(!matches!(item.get("status"), None | Some(Value::Null)), "a message has a status");
-    Ok((write, item))
 }
 
 /// Why there is no transition.

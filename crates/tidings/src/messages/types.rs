@@ -75,6 +75,10 @@ impl Types {
         let checked = payload.as_object().map_or(Ok(()), payload::check);
         let mut errors: Vec<_> = checked.err().map(|why| FieldError::new("payload", why)).into_iter().collect();
         for validator in std::iter::once(&self.common).chain(kind.map(|kind| &kind.validator)) {
+            // Most are right, and that is told sooner than what is wrong.
+            if validator.is_valid(payload) {
+                continue;
+            }
             for error in validator.iter_errors(payload).take(MOST_ERRORS) {
                 let error = field_error(&error);
                 if !errors.contains(&error) {

@@ -6,6 +6,7 @@
 
 pub mod address;
 mod guard;
+mod line;
 mod pool;
 pub mod trace;
 
@@ -13,17 +14,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, HeaderValue, USER_AGENT};
+use http::header::{ACCEPT, HOST, HeaderValue, USER_AGENT};
 use http::{HeaderMap, Method, Uri};
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper_util::client::legacy;
 use reqwest::Url;
 use tokio::time::Instant;
 
 use self::guard::{Forbidden, Guard};
 pub use self::guard::{Resolver, SystemResolver};
-use self::pool::{Pool, TooSlow};
+use self::line::Line;
+use self::pool::{Failed, Pool, TooSlow};
 use crate::config;
 
 /// Of an answer, this much is read; nobody has a use for more.
@@ -80,11 +81,12 @@ pub struct Response {
 }
 
 /// An answer of which the head has come.
-#[derive(Debug)]
 pub struct Begun {
     pub status: u16,
     pub headers: HeaderMap,
     rest: Incoming,
+    /// What the rest comes by.
+    line: Box<Line>,
 }
 
 impl Begun {
@@ -94,7 +96,7 @@ impl Begun {
     ///
     /// If the exchange breaks off.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, hyper::Error> {
-        while let Some(frame) = self.rest.frame().await {
+        while let Some(frame) = self.line.frame(&mut self.rest).await {
             // What is no data are fields that follow the body.
             if let Ok(data) = frame?.into_data() {
                 return Ok(Some(data));
@@ -235,7 +237,12 @@ impl Outbound {
         let total = self.timeouts.total;
         // What came with the head is read without a timer.
         match tokio::time::timeout_at(begun + total, self.body(&mut answer, &origin, most)).await {
-            Ok(body) => Ok(Response { status: answer.status, headers: answer.headers, body: body? }),
+            Ok(body) => {
+                let Begun { status, headers, line, .. } = answer;
+                let body = body?;
+                self.pool.give_back(&origin, line).await;
+                Ok(Response { status, headers, body })
+            }
             Err(_) => Err(Error::Timeout { origin, what: ANSWERING, limit: total }),
         }
     }
@@ -252,21 +259,30 @@ impl Outbound {
     }
 
     async fn begin(&self, request: Request, origin: &str) -> Result<Begun, Error> {
-        let broken = |why: http::uri::InvalidUri| Error::Broken { origin: origin.to_owned(), why: why.to_string() };
+        let broken = |why: String| Error::Broken { origin: origin.to_owned(), why };
+        let url = request.url;
         let mut sent = http::Request::new(Full::new(request.body));
         *sent.method_mut() = request.method;
-        *sent.uri_mut() = Uri::try_from(request.url.as_str()).map_err(broken)?;
+        // The rest of the address says where to connect.
+        *sent.uri_mut() = match url.query() {
+            Some(query) => Uri::try_from(format!("{}?{query}", url.path())),
+            None => Uri::try_from(url.path()),
+        }
+        .map_err(|why| broken(why.to_string()))?;
         *sent.headers_mut() = request.headers;
+        let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+        let host = HeaderValue::from_str(host).map_err(|why| broken(why.to_string()))?;
+        sent.headers_mut().entry(HOST).or_insert(host);
         sent.headers_mut().entry(USER_AGENT).or_insert(WHO_WE_ARE);
         sent.headers_mut().entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         let (first_byte, total) = (self.timeouts.connect + self.timeouts.first_byte, self.timeouts.total);
         let (what, limit) = if first_byte <= total { ("begin to answer", first_byte) } else { (ANSWERING, total) };
-        match tokio::time::timeout(limit, self.pool.request(sent)).await {
-            Ok(Ok(answer)) => {
+        match tokio::time::timeout(limit, self.pool.request(origin, sent, || Uri::try_from(url.as_str()))).await {
+            Ok(Ok((answer, line))) => {
                 let (head, rest) = answer.into_parts();
-                Ok(Begun { status: head.status.as_u16(), headers: head.headers, rest })
+                Ok(Begun { status: head.status.as_u16(), headers: head.headers, rest, line })
             }
-            Ok(Err(error)) => Err(self.classify(&error, error.is_connect(), origin)),
+            Ok(Err(error)) => Err(self.classify(&error, matches!(error, Failed::Connect(_)), origin)),
             Err(_) => Err(Error::Timeout { origin: origin.to_owned(), what, limit }),
         }
     }
@@ -315,7 +331,7 @@ impl Outbound {
         if connecting && timed_out {
             return Error::Timeout { origin, what: CONNECTING, limit: self.timeouts.connect };
         }
-        let why = if innermost.is::<legacy::Error>() { "it failed".to_owned() } else { innermost.to_string() };
+        let why = innermost.to_string();
         if connecting { Error::Connect { origin, why } } else { Error::Broken { origin, why } }
     }
 
@@ -323,6 +339,12 @@ impl Outbound {
         let most_idle = if guard.is_some() { IDLE_CONNECTIONS_PER_HOST } else { IDLE_CONNECTIONS_TRUSTED };
         let pool = pool::open(guard.clone(), timeouts.connect, most_idle);
         Ok(Self { pool: pool.map_err(|error| Error::Setup(error.to_string()))?, guard, timeouts })
+    }
+}
+
+impl std::fmt::Debug for Begun {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Begun").field("status", &self.status).finish_non_exhaustive()
     }
 }
 

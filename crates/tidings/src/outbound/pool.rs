@@ -1,35 +1,70 @@
 //! The connections beneath: kept open for each host, to addresses that the guard let pass, with the certificates that the
 //! operating system trusts.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Uri;
+use http::{Request, Response, Uri};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::time::Instant;
 use tower_service::Service;
 
 use super::guard::{Guard, Resolver, SystemResolver};
+use super::line::{Line, Unanswered};
 
 /// How long a connection that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(60);
+/// How often it is looked for those.
+const LOOK: Duration = Duration::from_secs(15);
 /// A peer that has vanished is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_RETRIES: u32 = 3;
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-pub(super) type Pool = Client<InTime, Full<Bytes>>;
+pub(super) type Stream = <InTime as Service<Uri>>::Response;
 type Boxed = Box<dyn std::error::Error + Send + Sync>;
 type Soon<T> = Pin<Box<dyn Future<Output = Result<T, Boxed>> + Send>>;
+
+/// Opens connections, and keeps those that are free.
+#[derive(Clone)]
+pub(super) struct Pool {
+    connector: InTime,
+    free: Arc<Free>,
+}
+
+/// The connections that nobody uses.
+struct Free {
+    /// Of one origin at the most.
+    most: usize,
+    lines: Mutex<Lines>,
+}
+
+#[derive(Default)]
+struct Lines {
+    by_origin: HashMap<String, Vec<(Box<Line>, Instant)>>,
+    /// Whether somebody looks for those that were not used for long.
+    is_watched: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failed {
+    #[error("cannot connect")]
+    Connect(#[source] Boxed),
+    #[error("the exchange failed")]
+    Exchange(#[from] hyper::Error),
+}
 
 /// Connections of which at most so many to one host are kept while nobody uses them. Connecting, from the name to the end
 /// of the handshake, has so much time.
@@ -50,10 +85,93 @@ pub(super) fn open(guard: Option<Guard>, connect: Duration, most_idle: usize) ->
     #[cfg(target_os = "linux")]
     plain.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
     let inner = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(plain);
-    let mut builder = Client::builder(TokioExecutor::new());
-    builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new());
-    builder.pool_idle_timeout(IDLE).pool_max_idle_per_host(most_idle);
-    Ok(builder.build(InTime { inner, limit: connect }))
+    let free = Free { most: most_idle, lines: Mutex::default() };
+    Ok(Pool { connector: InTime { inner, limit: connect }, free: Arc::new(free) })
+}
+
+impl Pool {
+    /// Sends a request to an origin, and gives the head of its answer with the connection that the rest comes by. `uri`
+    /// says where to connect.
+    pub(super) async fn request(
+        &self,
+        origin: &str,
+        mut request: Request<Full<Bytes>>,
+        uri: impl FnOnce() -> Result<Uri, http::uri::InvalidUri>,
+    ) -> Result<(Response<Incoming>, Box<Line>), Failed> {
+        while let Some(mut line) = self.free.take(origin) {
+            // The other side may have closed it meanwhile.
+            if !line.is_free().await {
+                continue;
+            }
+            match line.exchange(request).await {
+                Ok(answer) => return Ok((answer, line)),
+                // It was closed in this moment, before anything was sent.
+                Err(Unanswered { request: Some(unsent), .. }) => request = unsent,
+                Err(Unanswered { error, .. }) => return Err(error.into()),
+            }
+        }
+        // Most need no new connection, and no room for it.
+        let mut line = Box::pin(self.connect(uri)).await?;
+        match line.exchange(request).await {
+            Ok(answer) => Ok((answer, line)),
+            Err(Unanswered { error, .. }) => Err(error.into()),
+        }
+    }
+
+    async fn connect(&self, uri: impl FnOnce() -> Result<Uri, http::uri::InvalidUri>) -> Result<Box<Line>, Failed> {
+        let uri = uri().map_err(|error| Failed::Connect(error.into()))?;
+        let mut connector = self.connector.clone();
+        std::future::poll_fn(|cx| connector.poll_ready(cx)).await.map_err(Failed::Connect)?;
+        let stream = connector.call(uri).await.map_err(Failed::Connect)?;
+        Ok(Box::new(Line::new(stream).await?))
+    }
+
+    /// Keeps a connection whose last answer was read to its end, if it can be used again.
+    pub(super) async fn give_back(&self, origin: &str, mut line: Box<Line>) {
+        if line.is_free().await {
+            self.free.put(origin, line);
+        }
+    }
+}
+
+impl Free {
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The one that was used last: the others grow old.
+    fn take(&self, origin: &str) -> Option<Box<Line>> {
+        self.lines().by_origin.get_mut(origin)?.pop().map(|(line, _)| line)
+    }
+
+    fn put(self: &Arc<Self>, origin: &str, line: Box<Line>) {
+        let mut lines = self.lines();
+        match lines.by_origin.get_mut(origin) {
+            Some(known) if known.len() >= self.most => return,
+            Some(known) => known.push((line, Instant::now())),
+            None => drop(lines.by_origin.insert(origin.to_owned(), vec![(line, Instant::now())])),
+        }
+        if !std::mem::replace(&mut lines.is_watched, true) {
+            drop(tokio::spawn(watch(Arc::downgrade(self))));
+        }
+    }
+}
+
+/// Closes what was not used for long, until nothing is left.
+async fn watch(free: Weak<Free>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(free) = free.upgrade() else { return };
+        let mut lines = free.lines();
+        lines.by_origin.retain(|_, known| {
+            known.retain(|(_, since)| since.elapsed() < IDLE);
+            !known.is_empty()
+        });
+        if lines.by_origin.is_empty() {
+            lines.is_watched = false;
+            return;
+        }
+    }
 }
 
 /// Marks, in the chain of causes that comes back through the client, that connecting took too long.

@@ -32,10 +32,13 @@ pub fn trace_of(correlation_id: &str) -> String {
     }
 }
 
+/// The first bytes of a text's hash, as digits.
 fn hashed(text: &str, bytes: usize) -> String {
     let hash = digest(&SHA256, text.as_bytes());
-    let digits = hash.as_ref().iter().take(bytes).flat_map(|byte| [byte >> 4, byte & 0xf]);
-    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+    let first = hash.as_ref().first_chunk().map_or(0, |first| u128::from_be_bytes(*first));
+    let mut digits = format!("{first:032x}");
+    digits.truncate(bytes * 2);
+    digits
 }
 
 #[cfg(test)]

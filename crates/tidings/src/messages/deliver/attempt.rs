@@ -12,7 +12,6 @@ use tidings_core::message::{Action, Input, Status, Verdict, step};
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Write};
 
-use super::ledger::Ledger;
 use super::senders::{self, Sent};
 use super::targets;
 use crate::app::Services;
@@ -21,6 +20,7 @@ use crate::bus::push;
 use crate::channel::Outcome;
 use crate::channel::limiter::Health;
 use crate::ingest::{Arrival, Companions};
+use crate::messages::ledger::{Entry, Ledger, Left};
 use crate::messages::record::{Lease, to_millis};
 use crate::messages::transition::{Refused, Stored, Transition};
 use crate::messages::{Hold, Message, Messages, dead};
@@ -87,9 +87,9 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Known>, is_new
     let taken = loop {
         let fresh = known.is_none();
         let stored = match known.take() {
-            Some(known) if hold.is_none() || known.is_still(messages).await? => *known.stored,
+            Some(known) if hold.is_none() || known.is_still(messages).await? => known.stored,
             _ => match messages.get(message_id).await? {
-                Some(stored) => stored,
+                Some(stored) => Box::new(stored),
                 None => return Ok(Looked::untried(None)),
             },
         };
@@ -111,7 +111,7 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Known>, is_new
             }
         }
         if let Some(hold) = hold.take() {
-            return Box::pin(attempt_at_once(desk, stored, hold, now)).await;
+            return attempt_at_once(desk, stored, hold, now).await;
         }
         match take_up(desk, stored, now).await {
             Ok(Some(taken)) => break taken,
@@ -129,14 +129,14 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Known>, is_new
 }
 
 /// Sends what is in our hands, and records what came of it.
-async fn carry_out(desk: &Desk, taken: Stored) -> Result<Looked, Error> {
+async fn carry_out(desk: &Desk, taken: Box<Stored>) -> Result<Looked, Error> {
     let (sent, health) = send(desk, &taken.message).await?;
     let due = record(desk, taken, None, sent).await?;
     Ok(Looked { health, due })
 }
 
 /// Makes an attempt that is written down with its outcome, or when that is long in coming.
-async fn attempt_at_once(desk: &Desk, stored: Stored, hold: Hold<'_>, now: Timestamp) -> Result<Looked, Error> {
+async fn attempt_at_once(desk: &Desk, stored: Box<Stored>, hold: Hold<'_>, now: Timestamp) -> Result<Looked, Error> {
     let policy = desk.services.messages.policy_of(&stored.message);
     if step(&stored.message.delivery, &policy, Input::TakenUp, now).is_err() {
         return Ok(Looked::untried(None));
@@ -163,7 +163,7 @@ async fn attempt_at_once(desk: &Desk, stored: Stored, hold: Hold<'_>, now: Times
         Some(Ok(Some(taken))) => record(desk, taken, None, sent).await?,
         // That it is being sent cannot be written down; what came of it can, once it has ended.
         Some(Err(Error::Invalid(_))) => match desk.services.messages.get(&stored.message.message_id).await? {
-            Some(stored) => record(desk, stored, Some(now), sent).await?,
+            Some(stored) => record(desk, Box::new(stored), Some(now), sent).await?,
             None => None,
         },
         Some(taken) => {
@@ -185,7 +185,7 @@ async fn give_up(desk: &Desk, message_id: &str, why: &str) -> Result<Looked, Err
     tracing::error!(message_id, why, "a message is too large to be sent");
     let began = (!stored.message.delivery.in_flight()).then_some(now);
     let sent = Sent { outcome: Outcome::reject(TOO_LARGE), recipients: stored.message.recipients.clone() };
-    Ok(Looked::untried(record(desk, stored, began, sent).await?))
+    Ok(Looked::untried(record(desk, Box::new(stored), began, sent).await?))
 }
 
 /// Hands a message to its channel, unless its target wants no more.
@@ -204,7 +204,7 @@ async fn send(desk: &Desk, message: &Message) -> Result<(Sent, Health), Error> {
 }
 
 /// The message in our hands, or `None` if somebody else was faster.
-async fn take_up(desk: &Desk, stored: Stored, now: Timestamp) -> Result<Option<Stored>, Error> {
+async fn take_up(desk: &Desk, stored: Box<Stored>, now: Timestamp) -> Result<Option<Box<Stored>>, Error> {
     let services = &desk.services;
     let timeout = services.messages.policy_of(&stored.message).timeout;
     let lease = senders::longest(timeout, stored.message.pending_recipients().len()) + LEASE_SPARE;
@@ -227,7 +227,12 @@ async fn take_up(desk: &Desk, stored: Stored, now: Timestamp) -> Result<Option<S
 }
 
 /// Stores what came of an attempt, and that it was made if only we know when it `began`; gives the moment of the next one.
-async fn record(desk: &Desk, taken: Stored, began: Option<Timestamp>, sent: Sent) -> Result<Option<Timestamp>, Error> {
+async fn record(
+    desk: &Desk,
+    taken: Box<Stored>,
+    began: Option<Timestamp>,
+    sent: Sent,
+) -> Result<Option<Timestamp>, Error> {
     let services = &desk.services;
     let gone = match &sent.outcome {
         Outcome::Reject { disable_target: true, error, .. } => Some(error.clone()),
@@ -236,6 +241,8 @@ async fn record(desk: &Desk, taken: Stored, began: Option<Timestamp>, sent: Sent
     let mut verdict = Verdict::from(sent.outcome);
     // Of the message and its letter alone.
     let mut is_bare = false;
+    // Whether it was not decided about because of somebody else in the same transaction.
+    let mut was_left = false;
     let mut random = [0; 8];
     services.ids.random(&mut random);
     // A store over a network may have to be asked again, and not only to write.
@@ -257,7 +264,7 @@ async fn record(desk: &Desk, taken: Stored, began: Option<Timestamp>, sent: Sent
             Err(Refused::Store(Error::Invalid(why))) if matches!(verdict, Verdict::Retry { .. }) => {
                 tracing::error!(message_id, why, "a message is too large to be tried again");
                 verdict = given_up(verdict);
-                let Some(stored) = anew(services, spare.as_ref(), &message_id).await? else { return Ok(None) };
+                let Some(stored) = anew(services, spare.as_deref(), &message_id).await? else { return Ok(None) };
                 taken = stored;
                 continue;
             }
@@ -271,40 +278,44 @@ async fn record(desk: &Desk, taken: Stored, began: Option<Timestamp>, sent: Sent
         let stored = match &gone {
             Some(reason) if !is_bare => {
                 let writes = writes.into_iter().chain(tally.writes()).collect();
-                Box::pin(disable(services, &after.message, reason, writes, now)).await
+                Box::pin(disable(services, &after.message, reason, writes, now)).await.map_err(Left::Refused)
             }
-            _ => desk.ledger.enter(writes, tally).await,
+            _ if was_left => desk.ledger.enter(writes, tally).await.map_err(Left::Refused),
+            // Nobody copies what is most probably written at once; it can be decided anew.
+            _ => desk.ledger.enter_once(Entry::new(writes, tally)).await,
         };
         match stored {
             Ok(()) => {
                 tell(services, &after.message);
                 return Ok(due);
             }
+            Err(Left::Undecided) => was_left = true,
             // Our lease ran out and somebody else has it: the outcome is theirs to find.
-            Err(Error::Conflict { .. }) => return Ok(None),
-            Err(error @ (Error::Throttled(_) | Error::Full(_))) if again < RECORD_TRIES => {
+            Err(Left::Refused(Error::Conflict { .. })) => return Ok(None),
+            Err(Left::Refused(error @ (Error::Throttled(_) | Error::Full(_)))) if again < RECORD_TRIES => {
                 tracing::warn!(%error, message_id, "an outcome cannot be recorded yet");
                 tokio::time::sleep(Duration::from_millis(20) * 2_u32.pow(again)).await;
             }
             // What was sent is not sent again because of what others would have written with it.
-            Err(error @ Error::Invalid(_)) if !is_bare => {
+            Err(Left::Refused(error @ Error::Invalid(_))) if !is_bare => {
                 tracing::error!(%error, message_id, "an outcome is recorded without what follows from it");
                 is_bare = true;
             }
-            Err(error) => return Err(error),
+            Err(Left::Refused(error)) => return Err(error),
         }
-        let Some(stored) = anew(services, spare.as_ref(), &message_id).await? else { return Ok(None) };
+        let Some(stored) = anew(services, spare.as_deref(), &message_id).await? else { return Ok(None) };
         taken = stored;
     }
     Ok(None)
 }
 
 /// A message as it was, to decide about it once more.
-async fn anew(services: &Services, spare: Option<&Stored>, message_id: &str) -> Result<Option<Stored>, Error> {
-    match spare {
-        Some(spare) => Ok(Some(spare.clone())),
-        None => services.messages.get(message_id).await,
-    }
+async fn anew(services: &Services, spare: Option<&Stored>, message_id: &str) -> Result<Option<Box<Stored>>, Error> {
+    let stored = match spare {
+        Some(spare) => Some(spare.clone()),
+        None => services.messages.get(message_id).await?,
+    };
+    Ok(stored.map(Box::new))
 }
 
 /// Says what was recorded to who counts and who waits for it.

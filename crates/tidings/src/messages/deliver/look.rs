@@ -200,7 +200,7 @@ impl Deliverer {
             let (items, end) = read?;
             all_read = if end { all_read + 1 } else { 0 };
             for item in items {
-                let stub = Stub::of(Stored::read(item)?, monotonic);
+                let stub = Stub::of(Box::new(Stored::read(item)?), monotonic);
                 if self.held.insert(stub.message_id.clone()) {
                     self.window.push(stub);
                 }

@@ -19,7 +19,6 @@
 mod attempt;
 pub mod expiry;
 mod lane;
-mod ledger;
 mod look;
 mod park;
 mod queueing;
@@ -38,10 +37,10 @@ use tokio::task::JoinSet;
 
 use self::attempt::{Desk, Known, Looked, attempt};
 use self::lane::Lane;
-use self::ledger::Ledger;
 use self::park::Parked;
 use self::queueing::Queued;
 use self::window::{Stub, Window};
+use super::ledger::Ledger;
 use super::record::{self, CHANNELS, DUE_PARTS};
 use crate::app::Services;
 use crate::channel::limiter::{Admission, Health, Limiter, Limits};
@@ -91,6 +90,15 @@ pub struct Deliverer {
     living: BTreeSet<String>,
     bereaved: Option<Duration>,
     last_now: Timestamp,
+}
+
+/// Where a channel's attempts are written down. A store of our own does one thing after the other anyway, and makes the
+/// most of what comes together; over a network, one channel does not wait for another.
+fn ledger(services: &Services) -> Ledger {
+    match &services.embedded {
+        Some(_) => services.messages.ledger.clone(),
+        None => Ledger::new(Arc::clone(&services.store), 1),
+    }
 }
 
 /// Starts a worker for each channel.
@@ -152,7 +160,7 @@ impl Deliverer {
             desk: Arc::new(Desk {
                 services: services.clone(),
                 owner: look::owner(services, now),
-                ledger: Ledger::new(Arc::clone(&services.store)),
+                ledger: ledger(services),
             }),
             concurrency: usize::try_from(config.concurrency).unwrap_or(usize::MAX),
             limiter: Limiter::new(limits),
@@ -323,7 +331,7 @@ impl Deliverer {
             // What is being written of it at this moment must not come between.
             let at_once = stub.is_new && !stub.queueing;
             let known = stub.stored.take().map(|stored| Known { stored, seen: stub.seen });
-            let looked = Box::pin(attempt(&desk, &stub.message_id, known, at_once)).await;
+            let looked = attempt(&desk, &stub.message_id, known, at_once).await;
             if looked.is_err() {
                 // A store that fails is not to be asked again at once.
                 tokio::time::sleep(PAUSE).await;

@@ -101,7 +101,7 @@ impl Parked {
             let (items, end) = parked.lane.read(store, table, now, READ_AHEAD).await?;
             for item in items {
                 // There may be many destinations: what waits here is known by its id alone.
-                let stub = Stub { stored: None, ..Stub::of(Stored::read(item)?, Duration::ZERO) };
+                let stub = Stub { stored: None, ..Stub::of(Box::new(Stored::read(item)?), Duration::ZERO) };
                 if held.insert(stub.message_id.clone()) {
                     parked.ready.push_back(stub);
                 }

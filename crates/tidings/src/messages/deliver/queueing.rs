@@ -48,7 +48,7 @@ impl Deliverer {
                 async move {
                     let id = after.message.message_id.clone();
                     let entered = desk.ledger.enter(transition.writes, transition.tally).await;
-                    (id, entered.is_ok().then(|| Box::new(after)))
+                    (id, entered.is_ok().then_some(after))
                 }
             });
             join_all(entered).await

@@ -29,13 +29,13 @@ pub struct Stub {
 }
 
 impl Stub {
-    pub fn of(stored: Stored, since: Duration) -> Self {
+    pub fn of(stored: Box<Stored>, since: Duration) -> Self {
         let message = &stored.message;
         Self {
             message_id: message.message_id.clone(),
             destination: senders::destination(message),
             revision: message.revision,
-            stored: (stored.size() <= KEPT_BYTES).then(|| Box::new(stored)),
+            stored: (stored.size() <= KEPT_BYTES).then_some(stored),
             since,
             queueing: false,
             is_new: false,

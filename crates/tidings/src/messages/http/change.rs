@@ -189,7 +189,8 @@ async fn cancel_one(
     let mut known = Some(stored);
     for _ in 0..TRIES {
         let Some(stored) = known else { return Ok(false) };
-        let transition = match messages.transition_of(stored, Input::Cancelled, services.clock.now(), |_| {}) {
+        let transition = match messages.transition_of(Box::new(stored), Input::Cancelled, services.clock.now(), |_| {})
+        {
             Ok(transition) => transition,
             Err(Refused::Conflict(_)) => return Ok(false),
             Err(Refused::Store(error)) => return Err(error.into()),

@@ -15,12 +15,14 @@ use super::shapes::{BatchAnswer, BatchItem};
 use super::view::MessageView;
 use crate::app::Services;
 use crate::http::correlation::trace_beside;
-use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Problem, RequestIds};
+use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Problem, RequestIds, json};
 use crate::messages::transition::Made;
 use crate::messages::{Message, Origin, Request};
 use crate::tokens::Caller;
 
 const MOST_CREATED: usize = 25;
+/// Room for most messages as they are shown.
+const SHOWN_BYTES: usize = 1024;
 
 pub(super) type Seed = Option<Extension<IdempotencySeed>>;
 
@@ -100,7 +102,7 @@ fn compose(
 
 pub(super) fn created(message: &Message) -> Response {
     let location = format!("/api/messages/{}", message.message_id);
-    let mut response = Json(StatusCode::CREATED, MessageView::from(message)).into_response();
+    let mut response = json(StatusCode::CREATED, &MessageView::from(message), SHOWN_BYTES);
     if let Ok(location) = location.parse() {
         response.headers_mut().insert(header::LOCATION, location);
     }

@@ -1,0 +1,194 @@
+//! One connection to somebody, and the exchanges on it, one after the other.
+//!
+//! Whoever waits for an answer drives the connection meanwhile: a task of its own for each connection would have to be
+//! woken for every piece that goes out or comes in. So nobody looks after a connection that nobody uses; whether the other
+//! side has closed it shows when it is to be used again.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::{Body, Frame, Incoming};
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{Connection, SendRequest, handshake};
+
+use super::pool::Stream;
+
+/// A connection that is open, as far as we know.
+pub(super) struct Line {
+    sender: SendRequest<Full<Bytes>>,
+    /// Absent once it has ended: whoever still waits for something then learns that it does not come.
+    connection: Option<Connection<Stream, Full<Bytes>>>,
+}
+
+/// Why there is no answer, and the request if nothing of it was sent.
+pub(super) struct Unanswered {
+    pub(super) error: hyper::Error,
+    pub(super) request: Option<Request<Full<Bytes>>>,
+}
+
+impl Line {
+    pub(super) async fn new(stream: Stream) -> Result<Self, hyper::Error> {
+        let (sender, connection) = handshake(stream).await?;
+        Ok(Self { sender, connection: Some(connection) })
+    }
+
+    /// Whether it can be used for the next exchange.
+    pub(super) async fn is_free(&mut self) -> bool {
+        poll_fn(|cx| {
+            self.drive(cx);
+            Poll::Ready(())
+        })
+        .await;
+        self.connection.is_some() && self.sender.is_ready()
+    }
+
+    /// Sends a request, and waits for the head of its answer.
+    pub(super) async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unanswered> {
+        let mut answer = pin!(self.sender.try_send_request(request));
+        let answer = poll_fn(|cx| {
+            // What is to be sent is taken up by the connection.
+            drive(&mut self.connection, cx);
+            answer.as_mut().poll(cx)
+        });
+        answer.await.map_err(|mut unsent: TrySendError<_>| {
+            let request = unsent.take_message();
+            Unanswered { request, error: unsent.into_error() }
+        })
+    }
+
+    /// The next piece of an answer's body.
+    pub(super) async fn frame(&mut self, body: &mut Incoming) -> Option<Result<Frame<Bytes>, hyper::Error>> {
+        poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
+            Poll::Pending => {
+                self.drive(cx);
+                Pin::new(&mut *body).poll_frame(cx)
+            }
+            come => come,
+        })
+        .await
+    }
+
+    fn drive(&mut self, cx: &mut Context<'_>) {
+        drive(&mut self.connection, cx);
+    }
+}
+
+fn drive(connection: &mut Option<Connection<Stream, Full<Bytes>>>, cx: &mut Context<'_>) {
+    // Why it ended is told to whoever waits for an answer.
+    if connection.as_mut().is_some_and(|open| Pin::new(open).poll(cx).is_ready()) {
+        *connection = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use http::{HeaderMap, Method};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::super::{Error, Outbound, Request, Response};
+    use super::*;
+
+    /// A server that gives on each connection one of these answers after the other and then closes it; its address, and
+    /// how many connections it got.
+    async fn server(answers: &'static [&'static str]) -> (String, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/path?query", listener.local_addr().unwrap());
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                counted.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(async move {
+                    let mut asked = [0; 4096];
+                    for answer in answers {
+                        let read = stream.read(&mut asked).await.unwrap();
+                        assert!(read == 0 || asked.starts_with(b"POST /path?query HTTP/1.1\r\n"));
+                        // In pieces, as a network may bring it.
+                        for piece in answer.as_bytes().chunks(50) {
+                            stream.write_all(piece).await.unwrap();
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                });
+            }
+        });
+        (url, count)
+    }
+
+    async fn post(outbound: &Outbound, url: &str) -> Result<Response, Error> {
+        let url = outbound.check(url)?;
+        let body = Bytes::from_static(b"{}");
+        outbound.send(Request { method: Method::POST, url, headers: HeaderMap::new(), body }).await
+    }
+
+    const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+    #[tokio::test]
+    async fn a_connection_is_used_again() {
+        let (url, connections) = server(&[OK, OK, OK]).await;
+        let outbound = Outbound::trusted().unwrap();
+        for _ in 0..3 {
+            assert_eq!(post(&outbound, &url).await.unwrap().body, "ok");
+        }
+        assert_eq!(connections.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn as_many_connections_as_exchanges_at_once() {
+        let (url, connections) = server(&[OK, OK]).await;
+        let outbound = Outbound::trusted().unwrap();
+        for _ in 0..2 {
+            let all = futures_util::future::join_all((0..5).map(|_| post(&outbound, &url))).await;
+            assert!(all.iter().all(|answer| answer.as_ref().is_ok_and(|answer| answer.status == 200)));
+        }
+        assert_eq!(connections.load(Ordering::SeqCst), 5);
+    }
+
+    #[tokio::test]
+    async fn what_was_closed_meanwhile_is_not_used() {
+        let (url, connections) = server(&[OK]).await;
+        let outbound = Outbound::trusted().unwrap();
+        for _ in 0..3 {
+            assert_eq!(post(&outbound, &url).await.unwrap().status, 200);
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        assert_eq!(connections.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn answers_end_as_they_say() {
+        for (answer, status, body) in [
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", 200, "abcde"),
+            ("HTTP/1.1 200 OK\r\n\r\nuntil it is closed", 200, "until it is closed"),
+            ("HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\nold", 200, "old"),
+            ("HTTP/1.1 204 No Content\r\n\r\n", 204, ""),
+            ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nwait", 503, "wait"),
+        ] {
+            let answers: &'static [&'static str] = Box::leak(Box::new([answer]));
+            let (url, _) = server(answers).await;
+            let outbound = Outbound::trusted().unwrap();
+            let answer = post(&outbound, &url).await.unwrap();
+            assert_eq!((answer.status, &*answer.body), (status, body.as_bytes()));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_breaks_off_is_an_error() {
+        for answer in ["HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", "HTTP/1.1 200", "no HTTP at all\r\n\r\n", ""] {
+            let answers: &'static [&'static str] = Box::leak(Box::new([answer]));
+            let (url, _) = server(answers).await;
+            let error = post(&Outbound::trusted().unwrap(), &url).await.unwrap_err();
+            assert!(matches!(error, Error::Broken { .. }) && error.was_sent(), "{error:?}");
+        }
+    }
+}
