@@ -88,26 +88,33 @@ fn drive(connection: &mut Option<Connection<Stream, Full<Bytes>>>, cx: &mut Cont
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
 
     use http::{HeaderMap, Method};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::Notify;
 
     use super::super::{Error, Outbound, Request, Response};
     use super::*;
 
+    #[derive(Default)]
+    struct Seen {
+        connections: AtomicUsize,
+        closed: Notify,
+    }
+
     /// A server that gives on each connection one of these answers after the other and then closes it; its address, and
-    /// how many connections it got.
-    async fn server(answers: &'static [&'static str]) -> (String, Arc<AtomicUsize>) {
+    /// what it saw.
+    async fn server(answers: &'static [&'static str]) -> (String, Arc<Seen>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/path?query", listener.local_addr().unwrap());
-        let count = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&count);
+        let seen = Arc::new(Seen::default());
+        let all = Arc::clone(&seen);
         tokio::spawn(async move {
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                counted.fetch_add(1, Ordering::SeqCst);
+                all.connections.fetch_add(1, Ordering::SeqCst);
+                let all = Arc::clone(&all);
                 tokio::spawn(async move {
                     let mut asked = [0; 4096];
                     for answer in answers {
@@ -119,10 +126,12 @@ mod tests {
                             tokio::task::yield_now().await;
                         }
                     }
+                    drop(stream);
+                    all.closed.notify_one();
                 });
             }
         });
-        (url, count)
+        (url, seen)
     }
 
     async fn post(outbound: &Outbound, url: &str) -> Result<Response, Error> {
@@ -131,38 +140,46 @@ mod tests {
         outbound.send(Request { method: Method::POST, url, headers: HeaderMap::new(), body }).await
     }
 
+    /// Returns when the runtime has heard of all that happened on connections before: something new happens on one.
+    async fn heard() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::try_join!(listener.accept(), TcpStream::connect(address)).unwrap();
+    }
+
     const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
     #[tokio::test]
     async fn a_connection_is_used_again() {
-        let (url, connections) = server(&[OK, OK, OK]).await;
+        let (url, seen) = server(&[OK, OK, OK]).await;
         let outbound = Outbound::trusted().unwrap();
         for _ in 0..3 {
             assert_eq!(post(&outbound, &url).await.unwrap().body, "ok");
         }
-        assert_eq!(connections.load(Ordering::SeqCst), 1);
+        assert_eq!(seen.connections.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test]
     async fn as_many_connections_as_exchanges_at_once() {
-        let (url, connections) = server(&[OK, OK]).await;
+        let (url, seen) = server(&[OK, OK]).await;
         let outbound = Outbound::trusted().unwrap();
         for _ in 0..2 {
             let all = futures_util::future::join_all((0..5).map(|_| post(&outbound, &url))).await;
             assert!(all.iter().all(|answer| answer.as_ref().is_ok_and(|answer| answer.status == 200)));
         }
-        assert_eq!(connections.load(Ordering::SeqCst), 5);
+        assert_eq!(seen.connections.load(Ordering::SeqCst), 5);
     }
 
     #[tokio::test]
     async fn what_was_closed_meanwhile_is_not_used() {
-        let (url, connections) = server(&[OK]).await;
+        let (url, seen) = server(&[OK]).await;
         let outbound = Outbound::trusted().unwrap();
         for _ in 0..3 {
             assert_eq!(post(&outbound, &url).await.unwrap().status, 200);
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            seen.closed.notified().await;
+            heard().await;
         }
-        assert_eq!(connections.load(Ordering::SeqCst), 3);
+        assert_eq!(seen.connections.load(Ordering::SeqCst), 3);
     }
 
     #[tokio::test]
