@@ -12,7 +12,7 @@
 mod record;
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,8 +24,11 @@ use record::{HEAD_BYTES, Salt};
 
 /// Where the log is in the database's directory.
 const DIR: &str = "log";
-/// A segment that is ready to be used.
+/// A segment that is ready to be used. Only whoever retires segments makes it, and only the committer takes it.
 const SPARE: &str = "spare";
+/// One that the committer makes, and one that is on its way to be the spare one.
+const NEW: &str = "new";
+const LEAVING: &str = "leaving";
 /// Bytes of a segment that is worth keeping to be used again: one that is full, about.
 const WORTH: std::ops::Range<u64> = 16 * 1024 * 1024..128 * 1024 * 1024;
 /// Zeros written ahead of the end at a time: few enough not to be felt by who waits behind them.
@@ -239,31 +242,32 @@ impl Log {
     }
 }
 
-/// Makes a segment: the spare one, or a new one.
+/// Makes a segment: the spare one, or a new one. Whoever retires segments may bring a spare one at any moment, so it is
+/// taken by its name at once or not at all, and a new one is made under another name.
 fn next_segment(dir: &Path, number: u64) -> std::io::Result<(Segment, File, Salt, u64)> {
-    let (spare, path) = (dir.join(SPARE), dir.join(format!("{number}.log")));
-    let mut file = match File::options().read(true).write(true).open(&spare) {
-        Ok(file) => file,
+    let path = dir.join(format!("{number}.log"));
+    match std::fs::rename(dir.join(SPARE), &path) {
+        Ok(()) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            prepare(File::options().read(true).write(true).create_new(true).open(&spare)?)?
+            let new = dir.join(NEW);
+            prepare(File::options().write(true).create(true).truncate(true).open(&new)?)?;
+            std::fs::rename(&new, &path)?;
         }
         Err(e) => return Err(e),
-    };
-    file.seek(SeekFrom::Start(0))?;
+    }
+    sync_dir(dir)?;
+    let mut file = File::options().read(true).write(true).open(&path)?;
     let mut head = [0; HEAD_BYTES];
     file.read_exact(&mut head)?;
     let salt = record::salt(&head).ok_or_else(|| std::io::Error::other("a segment of the log has no head"))?;
     let blocks_to = file.metadata()?.len();
-    std::fs::rename(&spare, &path)?;
-    sync_dir(dir)?;
     Ok((Segment { path }, file, salt, blocks_to))
 }
 
 /// Gives a file a new head, after which nothing in it counts.
-fn prepare(file: File) -> std::io::Result<File> {
+fn prepare(file: File) -> std::io::Result<()> {
     file.write_all_at(&record::head(), 0)?;
-    file.sync_all()?;
-    Ok(file)
+    file.sync_all()
 }
 
 impl Segment {
@@ -277,7 +281,7 @@ impl Segment {
             return sync_dir(dir);
         }
         // It must have left its place for good before its head is changed, and have a head before it is the spare one.
-        let leaving = dir.join("leaving");
+        let leaving = dir.join(LEAVING);
         std::fs::rename(&self.path, &leaving)?;
         sync_dir(dir)?;
         prepare(File::options().write(true).open(&leaving)?)?;
@@ -309,4 +313,35 @@ fn damaged(path: &Path, at: usize) -> Error {
 
 fn cannot(what: &str, path: &Path, e: std::io::Error) -> Error {
     Error::failed(format!("cannot {what} {}", path.display()), e)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    /// One thread goes on to the next segment while another retires one: what is written is where it is looked for.
+    #[test]
+    fn a_spare_segment_may_come_at_any_moment() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::begin(dir.path().join(DIR), 0).unwrap();
+        let (retiring, retired) = std::sync::mpsc::channel::<Arc<Segment>>();
+        let settler = std::thread::spawn(move || {
+            for segment in retired {
+                segment.retire().unwrap();
+            }
+        });
+        for _ in 0..1000 {
+            let full = log.segment();
+            // As large as one that is worth keeping.
+            log.file.set_len(WORTH.start).unwrap();
+            log.next().unwrap();
+            retiring.send(full).unwrap();
+            let (written, named) = (log.file.metadata().unwrap(), std::fs::metadata(&log.segment.path).unwrap());
+            assert_eq!((written.dev(), written.ino()), (named.dev(), named.ino()));
+        }
+        drop(retiring);
+        settler.join().unwrap();
+    }
 }
