@@ -1,7 +1,8 @@
 //! The embedded engine: items, items kept apart, and index entries, first in a log and in memory, then in three fjall
 //! keyspaces.
 //!
-//! `layout` is the data directory, `database` what fjall has in it, `keys` and `codec` the bytes, `plan` what happens before the committer,
+//! `layout` is the data directory, `database` what fjall has in it, `tables` those that are open, `keys` and `codec` the
+//! bytes, `scratch` where they are put together, `plan` what happens before the committer,
 //! `commit` the one thread that writes, `log` what it writes, `front` the same in memory, `settle` what brings it into
 //! fjall's tables, `view` all of it as one, `read` the queries, `sweep` what removes expired items, `backup` the way out
 //! and back in.
