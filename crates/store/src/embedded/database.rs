@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fjall::compaction::Leveled;
+use fjall::config::{PartitioningPolicy, PinningPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::front::{Sheet, Space};
@@ -57,7 +58,16 @@ pub fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspac
         // has some more tables to look into. With twice as many again, looking costs what merging saves. A store keeps what
         // it was made with.
         let merging = || Arc::new(Leveled::default().with_l0_threshold(16));
-        let options = || KeyspaceCreateOptions::default().compaction_strategy(merging());
+        // Filters and indexes of tables in pieces, which come and go with the cache: whole and held for good, as fjall has
+        // them for the upper levels, they grow with the store. To write one whole also holds a block for each of its keys.
+        let options = || {
+            KeyspaceCreateOptions::default()
+                .compaction_strategy(merging())
+                .index_block_partitioning_policy(PartitioningPolicy::all(true))
+                .filter_block_partitioning_policy(PartitioningPolicy::all(true))
+                .index_block_pinning_policy(PinningPolicy::disabled())
+                .filter_block_pinning_policy(PinningPolicy::disabled())
+        };
         let keyspace = |name: &str| db.keyspace(name, options);
         let spaces = Keyspaces { items: keyspace("items")?, apart: keyspace("apart")?, index: keyspace("index")? };
         Ok((db, spaces))

@@ -19,6 +19,7 @@ mod keys;
 mod layout;
 mod lists;
 mod log;
+mod orphans;
 mod plan;
 mod read;
 mod scratch;
@@ -51,6 +52,7 @@ use crate::{Error, Health, Store, limits};
 use commit::{Committer, Request};
 use database::{Keyspaces, build_new_indexes, open_database, read_ids, read_sequence, record_ids};
 use front::{Front, Space};
+use orphans::Leaving;
 use read::{Reader, read_failed};
 use tables::Tables;
 use view::View;
@@ -158,7 +160,7 @@ impl Embedded {
         layout::check_restored(dir)?;
         layout::check_format(dir)?;
         let high_water = layout::HighWater::of(dir);
-        let (db, spaces, log::Recovered { sheet, sequence, log }) = recover(options, &high_water)?;
+        let (db, spaces, log::Recovered { sheet, sequence, log }, leaving) = recover(options, &high_water)?;
 
         let record = read_ids(&spaces.items)?;
         let (ids, added) = layout::assign_ids(&record, tables)?;
@@ -201,7 +203,7 @@ impl Embedded {
             drop(stop);
         })?;
         let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &stopped))?;
-        let mut threads = vec![committer, settling, marker];
+        let mut threads = vec![committer, settling, marker, spawn("orphans", move || leaving.remove())?];
         let mut going_through = Vec::new();
         for tables::Opened { ids, absent, .. } in shared.tables.all() {
             let Some(absent) = absent.as_ref().map(Arc::clone) else { continue };
@@ -377,7 +379,10 @@ impl Shared {
 
 /// Opens or makes the database in a directory, and reads what the log has beyond it. Damage is found before anything is
 /// changed.
-fn recover(options: &Options, high_water: &layout::HighWater) -> Result<(Database, Keyspaces, log::Recovered), Error> {
+fn recover(
+    options: &Options,
+    high_water: &layout::HighWater,
+) -> Result<(Database, Keyspaces, log::Recovered, Leaving), Error> {
     let dir = &options.dir;
     let database = dir.join(layout::DATABASE);
     if !database.exists() {
@@ -395,11 +400,12 @@ fn recover(options: &Options, high_water: &layout::HighWater) -> Result<(Databas
         high_water.check(sequence)?;
     }
     journals.mend()?;
+    let leaving = Leaving::of(&database);
     let (db, spaces) = open_database(&database, options.cache_bytes)?;
     let settled = read_sequence(&spaces.items)?;
     journals.agree_with(settled)?;
     high_water.check(found.sequence.unwrap_or(settled).max(settled))?;
-    Ok((db, spaces, found.recover(settled)?))
+    Ok((db, spaces, found.recover(settled)?, leaving))
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>, Error> {
