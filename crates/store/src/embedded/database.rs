@@ -54,10 +54,10 @@ pub fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspac
             // With more than one, fjall's first worker spins for as long as another compacts.
             .worker_threads(1)
             .open()?;
-        // A quarter of the merging that there is by default, which was the largest part of the work of a fan-out; a query
-        // has some more tables to look into. With twice as many again, looking costs what merging saves. A store keeps what
-        // it was made with.
-        let merging = || Arc::new(Leveled::default().with_l0_threshold(16));
+        // At every fourth table, as by default, merging is the largest part of the work of a fan-out; so late, a query has
+        // some more tables to look into. What counts is this times the size of a sheet; with twice as much, looking costs
+        // what merging saves. A store keeps what it was made with.
+        let merging = || Arc::new(Leveled::default().with_l0_threshold(24));
         // Filters and indexes of tables in pieces, which come and go with the cache: whole and held for good, as fjall has
         // them for the upper levels, they grow with the store. To write one whole also holds a block for each of its keys.
         let options = || {

@@ -85,9 +85,9 @@ impl Options {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
-            cache_bytes: 64 * 1024 * 1024,
+            cache_bytes: 32 * 1024 * 1024,
             reserve_bytes: 256 * 1024 * 1024,
-            sheet_bytes: 48 * 1024 * 1024,
+            sheet_bytes: 32 * 1024 * 1024,
             acknowledge_before_fsync: false,
             callers: None,
         }

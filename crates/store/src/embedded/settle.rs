@@ -11,8 +11,9 @@ use super::layout::cause_of;
 use super::{Keyspaces, Shared, spawn};
 use crate::Error;
 
-/// Closed sheets that may wait; then commits wait for them.
-pub const WAITING: usize = 2;
+/// Closed sheets that may wait; then commits wait for them. Each more is as much memory, and what was needed once at the
+/// height of a load is long in coming back.
+pub const WAITING: usize = 1;
 
 /// Takes closed sheets, in the order in which they were closed.
 pub struct Settler(Sender<Arc<Sheet>>);

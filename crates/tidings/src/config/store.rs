@@ -36,7 +36,7 @@ impl Default for Store {
             region: None,
             endpoint: None,
             table_prefix: String::new(),
-            cache_mb: 64,
+            cache_mb: 32,
             reserve_mb: 64,
         }
     }
