@@ -197,12 +197,12 @@ impl Deliverer {
             }
             // Parked ones first: a destination that has none left is served from the window again.
             self.start_parked(now, monotonic).await?;
-            let blocked = self.start_window(monotonic);
+            self.start_window(monotonic);
             if !self.unread || self.running.len() >= self.concurrency {
                 break;
             }
-            // Whoever is blocked and has others waiting behind makes room for them.
-            if self.window.len() > refilled_at && !self.park(&blocked).await? {
+            // Whoever is left cannot go, and makes room for others behind.
+            if self.window.len() > refilled_at && !self.park().await? {
                 break;
             }
         }
@@ -215,8 +215,12 @@ impl Deliverer {
 
     /// When the first destination that somebody waits for is tried again.
     fn opens(&self, now: Timestamp, monotonic: Duration) -> Option<Timestamp> {
-        let waiting = self.window.destinations().chain(self.parked.destinations());
-        let opens = waiting.filter_map(|destination| self.limiter.opens(destination, monotonic)).min();
+        let known = |until: Duration| until.checked_sub(monotonic).filter(|wait| !wait.is_zero());
+        let in_window = self.window.destinations();
+        let in_window = in_window
+            .filter_map(|(destination, until)| known(until).or_else(|| self.limiter.opens(destination, monotonic)));
+        let parked = self.parked.destinations().filter_map(|destination| self.limiter.opens(destination, monotonic));
+        let opens = in_window.chain(parked).min();
         opens.map(|after| now.saturating_add(after).unwrap_or(Timestamp::MAX))
     }
 
@@ -289,18 +293,18 @@ impl Deliverer {
         self.held.len()
     }
 
-    /// Starts what may go of the window; gives the destinations that may not.
-    fn start_window(&mut self, monotonic: Duration) -> BTreeSet<String> {
+    /// Starts what may go of the window. With room left for more attempts, nobody who stays there may.
+    fn start_window(&mut self, monotonic: Duration) {
         let room = self.concurrency.saturating_sub(self.running.len());
         let (parked, limiter) = (&self.parked, &mut self.limiter);
         // Whoever has parked messages is served from there, in their order.
-        let may_go =
-            |destination: &str| !parked.has(destination) && limiter.admit(destination, monotonic) == Admission::Go;
-        let (going, blocked) = self.window.take(room, may_go);
-        for stub in going {
+        let admit = |destination: &str| match parked.has(destination) {
+            true => Admission::Busy,
+            false => limiter.admit(destination, monotonic),
+        };
+        for stub in self.window.take(room, monotonic, admit) {
             self.spawn(stub);
         }
-        blocked
     }
 
     async fn start_parked(&mut self, now: Timestamp, monotonic: Duration) -> Result<(), Error> {
@@ -341,12 +345,12 @@ impl Deliverer {
     }
 
     /// Parks what is blocked; `true` if that made room.
-    async fn park(&mut self, blocked: &BTreeSet<String>) -> Result<bool, Error> {
+    async fn park(&mut self) -> Result<bool, Error> {
         // With one destination there is nobody to make room for.
         if !self.has_many_destinations() {
             return Ok(false);
         }
-        let going = self.window.clear(blocked);
+        let going = self.window.clear();
         for stub in &going {
             self.held.remove(&stub.message_id);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tidings_core::message::{Input, Status};
+use tidings_core::message::Input;
 use tidings_core::time::Timestamp;
 
 use super::{Deliverer, QUEUED_AFTER};
@@ -20,24 +20,22 @@ impl Deliverer {
         while let Some(joined) = self.queueing.try_join_next() {
             self.take_queued(joined.unwrap_or_default());
         }
-        if !self.queueing.is_empty() {
+        if !self.queueing.is_empty() || !self.window.has_to_be_queued() {
             return;
         }
         let mut waiting = Vec::new();
-        for (destination, line) in self.window.lines_mut() {
+        self.window.each_line(|destination, line| {
             let left_alone = self.parked.has(destination) || self.limiter.opens(destination, monotonic).is_some();
             let long = |since| monotonic.saturating_sub(since) >= QUEUED_AFTER;
-            for stub in line.iter_mut().take_while(|stub| left_alone || long(stub.since)) {
-                let Some(stored) = stub.stored.as_deref().filter(|_| !stub.queueing) else { continue };
-                if stored.message.delivery.status != Status::Created {
-                    continue;
-                }
+            let due = line.iter_mut().take_while(|stub| left_alone || long(stub.since));
+            for stub in due.filter(|stub| stub.is_to_be_queued()) {
+                let Some(stored) = stub.stored.as_deref() else { continue };
                 if let Ok(transition) = self.services.messages.transition(stored, Input::Queued, now, |_| {}) {
                     stub.queueing = true;
                     waiting.push(transition);
                 }
             }
-        }
+        });
         if waiting.is_empty() {
             return;
         }
@@ -58,12 +56,14 @@ impl Deliverer {
     /// What was changed, or by somebody else, is known anew or read again when its turn comes.
     pub(super) fn take_queued(&mut self, queued: Vec<Queued>) {
         let mut queued: HashMap<String, Option<Box<Stored>>> = queued.into_iter().collect();
-        for stub in self.window.lines_mut().flat_map(|(_, line)| line) {
-            if let Some(stored) = queued.remove(&stub.message_id) {
-                stub.revision = stored.as_ref().map_or(stub.revision, |stored| stored.message.revision);
-                stub.stored = stored;
-                stub.queueing = false;
+        self.window.each_line(|_, line| {
+            for stub in line {
+                if let Some(stored) = queued.remove(&stub.message_id) {
+                    stub.revision = stored.as_ref().map_or(stub.revision, |stored| stored.message.revision);
+                    stub.stored = stored;
+                    stub.queueing = false;
+                }
             }
-        }
+        });
     }
 }

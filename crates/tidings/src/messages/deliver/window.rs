@@ -1,10 +1,14 @@
 //! The messages that a deliverer has in memory and that wait for their attempt: a line for each destination, so that
 //! looking for who may go costs as much as there are destinations, however long their lines are.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::time::Duration;
 
+use tidings_core::message::Status;
+
 use super::senders;
+use crate::channel::limiter::Admission;
 use crate::messages::transition::Stored;
 
 /// A message of more bytes is not kept in the window, but read again when its turn comes.
@@ -42,14 +46,30 @@ impl Stub {
             seen: None,
         }
     }
+
+    /// Whether it is still to become `queued` if it has to wait.
+    pub fn is_to_be_queued(&self) -> bool {
+        let is_created = |stored: &Stored| stored.message.delivery.status == Status::Created;
+        !self.queueing && self.stored.as_deref().is_some_and(is_created)
+    }
+}
+
+/// Those who wait for one destination.
+#[derive(Debug, Default)]
+struct Line {
+    stubs: VecDeque<Stub>,
+    /// The destination is left alone until then, for certain: nobody need ask before.
+    until: Duration,
 }
 
 #[derive(Debug, Default)]
 pub struct Window {
-    lines: BTreeMap<String, VecDeque<Stub>>,
+    lines: BTreeMap<String, Line>,
     length: usize,
+    /// How many are still to become `queued` if they have to wait.
+    to_be_queued: usize,
     /// Who was served last: the next round begins behind, so that nobody is always first.
-    last: Option<String>,
+    last: String,
 }
 
 impl Window {
@@ -61,61 +81,96 @@ impl Window {
         self.length == 0
     }
 
+    /// Whether anybody is still to become `queued` if he has to wait.
+    pub const fn has_to_be_queued(&self) -> bool {
+        self.to_be_queued > 0
+    }
+
     pub fn push(&mut self, stub: Stub) {
         self.length += 1;
+        self.to_be_queued += usize::from(stub.is_to_be_queued());
         match self.lines.get_mut(&stub.destination) {
-            Some(line) => line.push_back(stub),
-            None => drop(self.lines.insert(stub.destination.clone(), VecDeque::from([stub]))),
+            Some(line) => line.stubs.push_back(stub),
+            None => {
+                let destination = stub.destination.clone();
+                self.lines.insert(destination, Line { stubs: VecDeque::from([stub]), until: Duration::ZERO });
+            }
         }
     }
 
-    pub fn destinations(&self) -> impl Iterator<Item = &str> {
-        self.lines.keys().map(String::as_str)
+    /// Each destination, and until when it is left alone as far as is known here.
+    pub fn destinations(&self) -> impl Iterator<Item = (&str, Duration)> {
+        self.lines.iter().map(|(destination, line)| (destination.as_str(), line.until))
     }
 
-    /// Each destination and its line, whoever waits longest first.
-    pub fn lines_mut(&mut self) -> impl Iterator<Item = (&str, &mut VecDeque<Stub>)> {
-        self.lines.iter_mut().map(|(destination, line)| (destination.as_str(), line))
+    /// Changes those who wait, destination by destination, whoever waits longest first.
+    pub fn each_line(&mut self, mut change: impl FnMut(&str, &mut VecDeque<Stub>)) {
+        self.to_be_queued = 0;
+        for (destination, line) in &mut self.lines {
+            change(destination, &mut line.stubs);
+            self.to_be_queued += line.stubs.iter().filter(|stub| stub.is_to_be_queued()).count();
+        }
     }
 
-    /// Takes out at most `most` of those whose destination `may_go`, one of each in turn; `may_go` is asked before each.
-    /// Gives also the destinations that may not.
-    pub fn take(&mut self, most: usize, mut may_go: impl FnMut(&str) -> bool) -> (Vec<Stub>, BTreeSet<String>) {
-        let (mut going, mut blocked): (Vec<Stub>, _) = (Vec::new(), BTreeSet::new());
-        let mut round: Vec<String> = self.lines.keys().cloned().collect();
-        let behind = self.last.as_ref().map_or(0, |last| round.partition_point(|destination| destination <= last));
-        round.rotate_left(behind);
+    /// Takes out at most `most` of those whose destination is admitted, one of each in turn; `admit` is asked before each,
+    /// but not about one that said at an earlier `now` that it is left alone for longer.
+    pub fn take(&mut self, most: usize, now: Duration, mut admit: impl FnMut(&str) -> Admission) -> Vec<Stub> {
+        let (mut going, mut round) = (Vec::new(), Vec::new());
+        let behind = (Bound::Excluded(self.last.as_str()), Bound::Unbounded);
+        let before = (Bound::Unbounded, Bound::Included(self.last.as_str()));
+        for part in [behind, before] {
+            for (destination, line) in self.lines.range_mut::<str, _>(part) {
+                if going.len() < most && line.goes(now, || admit(destination)) {
+                    going.extend(line.stubs.pop_front());
+                    round.push(destination.clone());
+                }
+            }
+        }
         while !round.is_empty() && going.len() < most {
             round.retain(|destination| {
-                if going.len() >= most {
-                    return true;
+                let line = self.lines.get_mut(destination).filter(|line| !line.stubs.is_empty());
+                let Some(line) = line.filter(|_| going.len() < most) else { return false };
+                let goes = line.goes(now, || admit(destination));
+                if goes {
+                    going.extend(line.stubs.pop_front());
                 }
-                if !may_go(destination) {
-                    blocked.insert(destination.clone());
-                    return false;
-                }
-                let Some(line) = self.lines.get_mut(destination) else { return false };
-                going.extend(line.pop_front());
-                let goes_on = !line.is_empty();
-                if !goes_on {
-                    self.lines.remove(destination);
-                }
-                goes_on
+                goes
             });
         }
-        self.length -= going.len();
-        if let Some(last) = going.last() {
-            self.last = Some(last.destination.clone());
+        for stub in &going {
+            if self.lines.get(&stub.destination).is_some_and(|line| line.stubs.is_empty()) {
+                self.lines.remove(&stub.destination);
+            }
         }
-        (going, blocked)
+        self.left(&going);
+        if let Some(last) = going.last() {
+            self.last.clone_from(&last.destination);
+        }
+        going
     }
 
-    /// Takes out everybody who waits for one of these.
-    pub fn clear(&mut self, destinations: &BTreeSet<String>) -> Vec<Stub> {
-        let lines = destinations.iter().filter_map(|destination| self.lines.remove(destination));
-        let gone: Vec<Stub> = lines.flatten().collect();
+    /// Takes out everybody.
+    pub fn clear(&mut self) -> Vec<Stub> {
+        (self.length, self.to_be_queued) = (0, 0);
+        std::mem::take(&mut self.lines).into_values().flat_map(|line| line.stubs).collect()
+    }
+
+    fn left(&mut self, gone: &[Stub]) {
         self.length -= gone.len();
-        gone
+        self.to_be_queued -= gone.iter().filter(|stub| stub.is_to_be_queued()).count();
+    }
+}
+
+impl Line {
+    fn goes(&mut self, now: Duration, admit: impl FnOnce() -> Admission) -> bool {
+        if now < self.until {
+            return false;
+        }
+        let admission = admit();
+        if let Admission::Open { until } = admission {
+            self.until = until;
+        }
+        admission == Admission::Go
     }
 }
 
@@ -140,6 +195,8 @@ mod tests {
         stubs.iter().map(|stub| stub.message_id.as_str()).collect()
     }
 
+    const NOW: Duration = Duration::from_secs(10);
+
     #[test]
     fn each_destination_has_its_turn_and_keeps_its_order() {
         let mut window = Window::default();
@@ -148,23 +205,23 @@ mod tests {
         }
         window.push(stub("b", 0));
         window.push(stub("c", 0));
-        let (going, blocked) = window.take(3, |destination| destination != "b");
-        assert_eq!((ids(&going), blocked), (vec!["a0", "c0", "a1"], BTreeSet::from(["b".to_owned()])));
+        let but_b = |destination: &str| if destination == "b" { Admission::Busy } else { Admission::Go };
+        assert_eq!(ids(&window.take(3, NOW, but_b)), ["a0", "c0", "a1"]);
         assert_eq!(window.len(), 3);
-        let (going, blocked) = window.take(10, |_| true);
+        let going = window.take(10, NOW, |_| Admission::Go);
         assert_eq!(ids(&going), ["b0", "a2", "a3"], "who was served last comes last");
-        assert!(blocked.is_empty() && window.is_empty());
+        assert!(window.is_empty() && window.destinations().next().is_none());
     }
 
     #[test]
-    fn a_destination_is_cleared_as_a_whole() {
+    fn everybody_is_taken_out_at_once() {
         let mut window = Window::default();
         for number in 0..3 {
             window.push(stub("dead", number));
             window.push(stub("well", number));
         }
-        assert_eq!(ids(&window.clear(&BTreeSet::from(["dead".to_owned()]))), ["dead0", "dead1", "dead2"]);
-        assert_eq!((window.len(), window.destinations().collect::<Vec<_>>()), (3, vec!["well"]));
+        assert_eq!(ids(&window.clear()), ["dead0", "dead1", "dead2", "well0", "well1", "well2"]);
+        assert!(window.is_empty() && window.take(1, NOW, |_| Admission::Go).is_empty());
     }
 
     #[test]
@@ -174,10 +231,24 @@ mod tests {
             window.push(stub("dead", number));
         }
         let mut asked = 0;
-        window.take(100, |_| {
+        window.take(100, NOW, |_| {
             asked += 1;
-            false
+            Admission::Busy
         });
         assert_eq!(asked, 1, "however long its line is");
+    }
+
+    #[test]
+    fn who_is_left_alone_is_asked_again_when_that_is_over() {
+        let (mut window, mut asked) = (Window::default(), Vec::new());
+        window.push(stub("dead", 0));
+        for seconds in [10, 11, 14, 15, 16] {
+            window.take(1, Duration::from_secs(seconds), |_| {
+                asked.push(seconds);
+                if seconds < 15 { Admission::Open { until: Duration::from_secs(15) } } else { Admission::Busy }
+            });
+        }
+        assert_eq!(asked, [10, 15, 16]);
+        assert_eq!(window.destinations().collect::<Vec<_>>(), [("dead", Duration::from_secs(15))]);
     }
 }
