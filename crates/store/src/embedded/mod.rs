@@ -4,8 +4,8 @@
 //! `layout` is the data directory, `database` what fjall has in it, `tables` those that are open, `keys` and `codec` the
 //! bytes, `scratch` where they are put together, `plan` what happens before the committer,
 //! `commit` the one thread that writes, `log` what it writes, `front` the same in memory, `settle` what brings it into
-//! fjall's tables, `view` all of it as one, `read` the queries, `sweep` what removes expired items, `backup` the way out
-//! and back in.
+//! fjall's tables, `view` all of it as one, `read` the queries, `sweep` what removes expired items, `orphans` what a crash
+//! leaves behind, `backup` the way out and back in.
 
 mod absent;
 mod aside;
@@ -52,7 +52,7 @@ use crate::{Error, Health, Store, limits};
 use commit::{Committer, Request};
 use database::{Keyspaces, build_new_indexes, open_database, read_ids, read_sequence, record_ids};
 use front::{Front, Space};
-use orphans::Leaving;
+use orphans::SecondNames;
 use read::{Reader, read_failed};
 use tables::Tables;
 use view::View;
@@ -160,7 +160,7 @@ impl Embedded {
         layout::check_restored(dir)?;
         layout::check_format(dir)?;
         let high_water = layout::HighWater::of(dir);
-        let (db, spaces, log::Recovered { sheet, sequence, log }, leaving) = recover(options, &high_water)?;
+        let (db, spaces, log::Recovered { sheet, sequence, log }, second_names) = recover(options, &high_water)?;
 
         let record = read_ids(&spaces.items)?;
         let (ids, added) = layout::assign_ids(&record, tables)?;
@@ -203,7 +203,7 @@ impl Embedded {
             drop(stop);
         })?;
         let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &stopped))?;
-        let mut threads = vec![committer, settling, marker, spawn("orphans", move || leaving.remove())?];
+        let mut threads = vec![committer, settling, marker, spawn("orphans", move || second_names.remove())?];
         let mut going_through = Vec::new();
         for tables::Opened { ids, absent, .. } in shared.tables.all() {
             let Some(absent) = absent.as_ref().map(Arc::clone) else { continue };
@@ -382,7 +382,7 @@ impl Shared {
 fn recover(
     options: &Options,
     high_water: &layout::HighWater,
-) -> Result<(Database, Keyspaces, log::Recovered, Leaving), Error> {
+) -> Result<(Database, Keyspaces, log::Recovered, SecondNames), Error> {
     let dir = &options.dir;
     let database = dir.join(layout::DATABASE);
     if !database.exists() {
@@ -400,12 +400,12 @@ fn recover(
         high_water.check(sequence)?;
     }
     journals.mend()?;
-    let leaving = Leaving::of(&database);
+    let second_names = SecondNames::of(&database);
     let (db, spaces) = open_database(&database, options.cache_bytes)?;
     let settled = read_sequence(&spaces.items)?;
     journals.agree_with(settled)?;
     high_water.check(found.sequence.unwrap_or(settled).max(settled))?;
-    Ok((db, spaces, found.recover(settled)?, leaving))
+    Ok((db, spaces, found.recover(settled)?, second_names))
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>, Error> {

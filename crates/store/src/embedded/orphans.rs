@@ -8,19 +8,19 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the second names are, beside the keyspaces.
-const LEAVING: &str = "leaving";
+/// Where they are, beside the keyspaces.
+const DIR: &str = "second-names";
 
-/// Second names of all tables; they go with [`Leaving::remove`].
-pub struct Leaving(PathBuf);
+/// Second names of all tables, for as long as fjall opens.
+pub struct SecondNames(PathBuf);
 
-impl Leaving {
+impl SecondNames {
     /// To be called before fjall opens the database. Where there are no second names, opening takes longer, and that is
     /// all: nothing comes of a failure.
     pub fn of(database: &Path) -> Self {
-        let leaving = Self(database.join(LEAVING));
-        let _ = leaving.add(database);
-        leaving
+        let names = Self(database.join(DIR));
+        let _ = names.add(database);
+        names
     }
 
     fn add(&self, database: &Path) -> io::Result<()> {
@@ -73,13 +73,14 @@ mod tests {
         fs::write(tables.join("7"), "orphan").unwrap();
         fs::write(tables.join("8"), "named").unwrap();
         // Left by an earlier start.
-        fs::create_dir_all(dir.path().join(LEAVING)).unwrap();
-        fs::write(dir.path().join("leaving/1-8"), "older").unwrap();
-        let leaving = Leaving::of(dir.path());
-        assert_eq!(names(&dir.path().join(LEAVING)), ["1-7", "1-8"]);
+        let second = dir.path().join(DIR);
+        fs::create_dir_all(&second).unwrap();
+        fs::write(second.join("1-8"), "older").unwrap();
+        let second_names = SecondNames::of(dir.path());
+        assert_eq!(names(&second), ["1-7", "1-8"]);
         fs::remove_file(tables.join("7")).unwrap();
-        assert_eq!(fs::read(dir.path().join("leaving/1-7")).unwrap(), b"orphan");
-        leaving.remove();
+        assert_eq!(fs::read(second.join("1-7")).unwrap(), b"orphan");
+        second_names.remove();
         assert_eq!((names(dir.path()), names(&tables)), (vec!["keyspaces".into()], vec!["8".into()]));
         assert_eq!(fs::read(tables.join("8")).unwrap(), b"named");
     }
@@ -87,8 +88,8 @@ mod tests {
     #[test]
     fn a_database_without_tables_has_none() {
         let dir = tempfile::tempdir().unwrap();
-        Leaving::of(&dir.path().join("not there")).remove();
-        Leaving::of(dir.path()).remove();
+        SecondNames::of(&dir.path().join("not there")).remove();
+        SecondNames::of(dir.path()).remove();
         assert!(names(dir.path()).is_empty());
     }
 }

@@ -215,12 +215,12 @@ impl Deliverer {
 
     /// When the first destination that somebody waits for is tried again.
     fn opens(&self, now: Timestamp, monotonic: Duration) -> Option<Timestamp> {
-        let known = |until: Duration| until.checked_sub(monotonic).filter(|wait| !wait.is_zero());
+        let opens = |destination| self.limiter.opens(destination, monotonic);
+        // The window knows of most that they are left alone, and until when.
+        let left_alone = |until: Duration| until.checked_sub(monotonic).filter(|wait| !wait.is_zero());
         let in_window = self.window.destinations();
-        let in_window = in_window
-            .filter_map(|(destination, until)| known(until).or_else(|| self.limiter.opens(destination, monotonic)));
-        let parked = self.parked.destinations().filter_map(|destination| self.limiter.opens(destination, monotonic));
-        let opens = in_window.chain(parked).min();
+        let in_window = in_window.filter_map(|(destination, until)| left_alone(until).or_else(|| opens(destination)));
+        let opens = in_window.chain(self.parked.destinations().filter_map(opens)).min();
         opens.map(|after| now.saturating_add(after).unwrap_or(Timestamp::MAX))
     }
 
@@ -298,9 +298,8 @@ impl Deliverer {
         let room = self.concurrency.saturating_sub(self.running.len());
         let (parked, limiter) = (&self.parked, &mut self.limiter);
         // Whoever has parked messages is served from there, in their order.
-        let admit = |destination: &str| match parked.has(destination) {
-            true => Admission::Busy,
-            false => limiter.admit(destination, monotonic),
+        let admit = |destination: &str| {
+            if parked.has(destination) { Admission::Busy } else { limiter.admit(destination, monotonic) }
         };
         for stub in self.window.take(room, monotonic, admit) {
             self.spawn(stub);
@@ -344,7 +343,7 @@ impl Deliverer {
         });
     }
 
-    /// Parks what is blocked; `true` if that made room.
+    /// Parks everybody who is left in the window; `true` if that made room.
     async fn park(&mut self) -> Result<bool, Error> {
         // With one destination there is nobody to make room for.
         if !self.has_many_destinations() {

@@ -93,7 +93,7 @@ impl Window {
             Some(line) => line.stubs.push_back(stub),
             None => {
                 let destination = stub.destination.clone();
-                self.lines.insert(destination, Line { stubs: VecDeque::from([stub]), until: Duration::ZERO });
+                self.lines.insert(destination, Line { stubs: VecDeque::from([stub]), ..Line::default() });
             }
         }
     }
@@ -208,19 +208,23 @@ mod tests {
         let but_b = |destination: &str| if destination == "b" { Admission::Busy } else { Admission::Go };
         assert_eq!(ids(&window.take(3, NOW, but_b)), ["a0", "c0", "a1"]);
         assert_eq!(window.len(), 3);
+        assert!(window.destinations().map(|(destination, _)| destination).eq(["a", "b"]));
         let going = window.take(10, NOW, |_| Admission::Go);
         assert_eq!(ids(&going), ["b0", "a2", "a3"], "who was served last comes last");
         assert!(window.is_empty() && window.destinations().next().is_none());
     }
 
+    /// Which is why a deliverer with room left may park everybody whom it finds here.
     #[test]
-    fn everybody_is_taken_out_at_once() {
+    fn with_room_left_only_those_stay_who_may_not_go() {
         let mut window = Window::default();
         for number in 0..3 {
             window.push(stub("dead", number));
             window.push(stub("well", number));
         }
-        assert_eq!(ids(&window.clear()), ["dead0", "dead1", "dead2", "well0", "well1", "well2"]);
+        let but_dead = |destination: &str| if destination == "dead" { Admission::Busy } else { Admission::Go };
+        assert_eq!(ids(&window.take(100, NOW, but_dead)), ["well0", "well1", "well2"]);
+        assert_eq!(ids(&window.clear()), ["dead0", "dead1", "dead2"]);
         assert!(window.is_empty() && window.take(1, NOW, |_| Admission::Go).is_empty());
     }
 
