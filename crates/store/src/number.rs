@@ -1,71 +1,25 @@
 //! DynamoDB's numbers: decimal, up to 38 significant digits, compared by value.
 
+mod decimal;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::limits::NUMBER_DIGITS;
+use decimal::Decimal;
 
-/// A decimal number: `0.d₁d₂…dₙ × 10^exponent`, with no zero at either end of the digits; zero has no digits.
-/// One value has one form, so equality and hashing are by value.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Number {
-    negative: bool,
-    exponent: i16,
-    digits: Digits,
+/// A decimal number. One value has one form, so equality and hashing are by value.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Number(Form);
+
+/// Nearly all are times and counts, for which a machine has numbers of its own; the others are seldom, and elsewhere, so
+/// that an item is small.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Form {
+    Whole(i64),
+    /// Never what `Whole` can say.
+    Decimal(Box<Decimal>),
 }
-
-/// Digits where they are: every event has a few numbers, and none of them is worth a place of its own in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Digits {
-    len: u8,
-    /// Zeros after `len`.
-    bytes: [u8; NUMBER_DIGITS],
-}
-
-impl Digits {
-    const NONE: Self = Self { len: 0, bytes: [0; NUMBER_DIGITS] };
-
-    /// These digits; more than there can be are left out.
-    fn of(digits: impl IntoIterator<Item = u8>) -> Self {
-        let mut all = Self::NONE;
-        for (place, digit) in all.bytes.iter_mut().zip(digits) {
-            *place = digit;
-            all.len += 1;
-        }
-        all
-    }
-
-    /// Without zeros at the end.
-    fn trimmed(mut self) -> Self {
-        while self.last() == Some(&0) {
-            self.len -= 1;
-        }
-        self
-    }
-}
-
-impl std::ops::Deref for Digits {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for Digits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, f)
-    }
-}
-
-/// The largest and smallest magnitudes are below 10^126 and not below 10^-130.
-const EXPONENTS: std::ops::RangeInclusive<i64> = -129..=126;
-
-/// The lowest power of ten a digit can stand for: 38 of them in the smallest number.
-const SUM_LOWEST: i64 = -167;
-/// From there to the highest, and one more.
-const SUM_PLACES: usize = 294;
 
 /// The text is no number, or one that DynamoDB cannot hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,64 +27,36 @@ const SUM_PLACES: usize = 294;
 pub struct NotANumber(pub &'static str);
 
 impl Number {
+    fn decimal(&self) -> Decimal {
+        match &self.0 {
+            Form::Whole(value) => Decimal::from(*value),
+            Form::Decimal(decimal) => **decimal,
+        }
+    }
+
     #[must_use]
-    pub fn to_i64(&self) -> Option<i64> {
-        if self.digits.is_empty() {
-            return Some(0);
+    pub const fn to_i64(&self) -> Option<i64> {
+        match &self.0 {
+            Form::Whole(value) => Some(*value),
+            Form::Decimal(_) => None,
         }
-        let places =
-            usize::try_from(self.exponent).ok().filter(|places| *places >= self.digits.len() && *places <= 19)?;
-        let mut value: i64 = 0;
-        for place in 0..places {
-            let digit = i64::from(self.digits.get(place).copied().unwrap_or(0));
-            let digit = if self.negative { -digit } else { digit };
-            value = value.checked_mul(10)?.checked_add(digit)?;
-        }
-        Some(value)
     }
 
     /// The smallest whole number that is not below this one, as far as an `i64` goes.
     #[must_use]
     pub fn ceil(&self) -> i64 {
-        let limit = if self.negative { i64::MIN } else { i64::MAX };
-        let places = usize::try_from(self.exponent).unwrap_or(0);
-        if places > 19 {
-            return limit;
+        match &self.0 {
+            Form::Whole(value) => *value,
+            Form::Decimal(decimal) => decimal.ceil(),
         }
-        if self.digits.len() <= places {
-            return self.to_i64().unwrap_or(limit);
-        }
-        // What is left of the point may end in zeros, which stand for themselves.
-        let whole = Self { digits: Digits::of(self.digits.iter().take(places).copied()), ..self.clone() };
-        let up = i64::from(!self.negative && self.digits.len() > places);
-        whole.to_i64().and_then(|whole| whole.checked_add(up)).unwrap_or(limit)
     }
 
     /// The sum, if it can be held.
     pub fn checked_add(&self, other: &Self) -> Result<Self, NotANumber> {
-        // Nearly all sums are those of counters.
         if let Some(sum) = self.to_i64().zip(other.to_i64()).and_then(|(a, b)| a.checked_add(b)) {
             return Ok(Self::from(sum));
         }
-        // One digit for every power of ten that can occur, the lowest first, and room for a carry.
-        let mut sum = [0_i8; SUM_PLACES];
-        for number in [self, other] {
-            let top = i64::from(number.exponent) - SUM_LOWEST;
-            for (digit, place) in number.digits.iter().zip((0..top).rev()) {
-                let slot = usize::try_from(place).ok().and_then(|place| sum.get_mut(place));
-                let digit = i8::try_from(*digit).unwrap_or(0);
-                *slot.ok_or(NotANumber("the number's magnitude is out of range"))? +=
-                    if number.negative { -digit } else { digit };
-            }
-        }
-        let negative = sum.iter().rev().find(|digit| **digit != 0).is_some_and(|highest| *highest < 0);
-        let mut carry = 0;
-        for digit in &mut sum {
-            let value = carry + if negative { -*digit } else { *digit };
-            (*digit, carry) = (value.rem_euclid(10), value.div_euclid(10));
-        }
-        let digits = sum.iter().rev().map(|digit| u8::try_from(*digit).unwrap_or(0)).collect();
-        Self::from_parts(negative, digits, SUM_LOWEST + i64::try_from(SUM_PLACES).unwrap_or(0))
+        self.decimal().checked_add(&other.decimal()).map(Self::from)
     }
 
     /// The nearest floating-point number.
@@ -142,87 +68,45 @@ impl Number {
     /// The size DynamoDB charges: about a byte for two digits, and one more.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.digits.len().div_ceil(2) + 1 + usize::from(self.negative)
+        self.decimal().size()
     }
 
     /// Bytes whose order is the order of the numbers; no such form is the start of another's.
     #[must_use]
     pub fn to_sortable(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.digits.len() + 3);
+        let mut out = Vec::new();
         self.put_sortable(&mut out);
         out
     }
 
     /// Appends what [`Number::to_sortable`] gives.
     pub fn put_sortable(&self, out: &mut Vec<u8>) {
-        if self.digits.is_empty() {
-            out.push(0x80);
-            return;
-        }
-        let flip = if self.negative { u8::MAX } else { 0 };
-        let exponent = u8::try_from(i64::from(self.exponent) - EXPONENTS.start()).unwrap_or(u8::MAX);
-        out.extend([0xC0 ^ flip, exponent ^ flip]);
-        // Digits are shifted by one, so that the closing zero sorts a shorter number first.
-        out.extend(self.digits.iter().map(|digit| (digit + 1) ^ flip));
-        out.push(flip);
+        self.decimal().put_sortable(out);
     }
 
     /// Reads what [`Number::to_sortable`] wrote; gives the number and how many bytes it took.
     #[must_use]
     pub fn from_sortable(bytes: &[u8]) -> Option<(Self, usize)> {
-        let (&first, rest) = bytes.split_first()?;
-        let negative = match first {
-            0x80 => return Some((Self::from(0), 1)),
-            0xC0 => false,
-            0x3F => true,
-            _ => return None,
-        };
-        let plain = |byte: u8| if negative { !byte } else { byte };
-        let (&exponent, rest) = rest.split_first()?;
-        let exponent = i16::try_from(i64::from(plain(exponent)) + EXPONENTS.start()).ok()?;
-        let end = rest.iter().position(|byte| plain(*byte) == 0)?;
-        // No byte of them is the closing zero, so each has a digit; what has too many was not written here.
-        let digits = rest.get(..end).filter(|digits| digits.len() <= NUMBER_DIGITS)?;
-        let digits = Digits::of(digits.iter().map(|byte| plain(*byte).wrapping_sub(1)));
-        Some((Self { negative, exponent, digits }, end + 3))
+        let (decimal, len) = Decimal::from_sortable(bytes)?;
+        Some((decimal.into(), len))
     }
 
-    fn from_parts(negative: bool, mut digits: Vec<u8>, exponent: i64) -> Result<Self, NotANumber> {
-        let zeros = digits.iter().take_while(|digit| **digit == 0).count();
-        digits.drain(..zeros);
-        let exponent = exponent - i64::try_from(zeros).map_err(|_| NotANumber("the number is too long"))?;
-        while digits.last() == Some(&0) {
-            digits.pop();
-        }
-        if digits.is_empty() {
-            return Ok(Self { negative: false, exponent: 0, digits: Digits::NONE });
-        }
-        if digits.len() > NUMBER_DIGITS {
-            return Err(NotANumber("the number has more than 38 significant digits"));
-        }
-        if !EXPONENTS.contains(&exponent) {
-            return Err(NotANumber("the number's magnitude is out of range"));
-        }
-        let exponent = i16::try_from(exponent).map_err(|_| NotANumber("the number's magnitude is out of range"))?;
-        Ok(Self { negative, exponent, digits: Digits::of(digits) })
+    /// How many bytes [`Number::from_sortable`] would take.
+    #[must_use]
+    pub fn sortable_len(bytes: &[u8]) -> Option<usize> {
+        Decimal::sortable_len(bytes)
     }
 }
 
 impl From<i64> for Number {
     fn from(value: i64) -> Self {
-        let mut rest = value.unsigned_abs();
-        let len = rest.checked_ilog10().map_or(0, |places| places + 1);
-        let mut digits = Digits { len: u8::try_from(len).unwrap_or(0), bytes: [0; NUMBER_DIGITS] };
-        // Two at a time: every item has a few numbers, and dividing is what takes long.
-        for pair in digits.bytes.get_mut(..usize::from(digits.len)).unwrap_or_default().rchunks_mut(2) {
-            let two = u8::try_from(rest % 100).unwrap_or(0);
-            rest /= 100;
-            match pair {
-                [tens, ones] => (*tens, *ones) = (two / 10, two % 10),
-                others => others.fill(two),
-            }
-        }
-        Self { negative: value < 0, exponent: i16::from(digits.len), digits: digits.trimmed() }
+        Self(Form::Whole(value))
+    }
+}
+
+impl From<Decimal> for Number {
+    fn from(decimal: Decimal) -> Self {
+        Self(decimal.to_i64().map_or_else(|| Form::Decimal(Box::new(decimal)), Form::Whole))
     }
 }
 
@@ -230,61 +114,31 @@ impl FromStr for Number {
     type Err = NotANumber;
 
     fn from_str(text: &str) -> Result<Self, NotANumber> {
-        const BAD: NotANumber = NotANumber("the text is not a number");
-        let (negative, text) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text.strip_prefix('+').unwrap_or(text)),
-        };
-        let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().map_err(|_| BAD)?),
-            None => (text, 0),
-        };
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        if whole.is_empty() && fraction.is_empty() {
-            return Err(BAD);
-        }
-        let digits = whole.bytes().chain(fraction.bytes()).map(|byte| match byte {
-            b'0'..=b'9' => Ok(byte - b'0'),
-            _ => Err(BAD),
-        });
-        let digits = digits.collect::<Result<Vec<_>, _>>()?;
-        let places = i64::try_from(whole.len()).map_err(|_| BAD)?;
-        Self::from_parts(negative, digits, places + i64::from(exponent))
+        text.parse::<Decimal>().map(Self::from)
     }
 }
 
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.digits.is_empty() {
-            return f.write_str("0");
+        match &self.0 {
+            Form::Whole(value) => value.fmt(f),
+            Form::Decimal(decimal) => decimal.fmt(f),
         }
-        if self.negative {
-            f.write_str("-")?;
-        }
-        let digit = |place: i64| {
-            let digit = usize::try_from(place).ok().and_then(|place| self.digits.get(place)).copied().unwrap_or(0);
-            char::from(b'0' + digit)
-        };
-        let (exponent, len) = (i64::from(self.exponent), i64::try_from(self.digits.len()).unwrap_or(0));
-        if exponent <= 0 {
-            f.write_str("0")?;
-        }
-        (0..exponent.max(0)).try_for_each(|place| write!(f, "{}", digit(place)))?;
-        if len > exponent {
-            f.write_str(".")?;
-            (exponent..len).try_for_each(|place| write!(f, "{}", digit(place)))?;
-        }
-        Ok(())
+    }
+}
+
+impl fmt::Debug for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
 impl Ord for Number {
     fn cmp(&self, other: &Self) -> Ordering {
-        let sign = |n: &Self| i8::from(!n.digits.is_empty()) * if n.negative { -1 } else { 1 };
-        sign(self).cmp(&sign(other)).then_with(|| {
-            let magnitude = self.exponent.cmp(&other.exponent).then_with(|| self.digits.cmp(&*other.digits));
-            if self.negative { magnitude.reverse() } else { magnitude }
-        })
+        match (&self.0, &other.0) {
+            (Form::Whole(a), Form::Whole(b)) => a.cmp(b),
+            _ => self.decimal().cmp(&other.decimal()),
+        }
     }
 }
 
@@ -339,6 +193,21 @@ mod tests {
         }
         assert_eq!(n("9223372036854775808").to_i64(), None);
         assert_eq!(n("1.5").to_i64(), None);
+    }
+
+    #[test]
+    fn whole_numbers_and_others_have_one_order_and_one_form_in_bytes() {
+        let sorted = ["-9223372036854775809", "-9223372036854775808", "-7.5", "-7", "0", "6.999", "7", "7.001", "1e18"];
+        let sorted = sorted.into_iter().chain(["9223372036854775807", "9223372036854775808", "1e40"]).map(n);
+        let sorted: Vec<Number> = sorted.collect();
+        assert!(sorted.is_sorted_by(|a, b| a < b && a.to_sortable() < b.to_sortable()));
+        for number in &sorted {
+            let (again, _) = Number::from_sortable(&number.to_sortable()).unwrap();
+            // The same in memory, too, whichever way it came.
+            assert_eq!((&again, again.to_i64(), again.size()), (number, number.to_i64(), number.size()));
+        }
+        assert_eq!(n("9223372036854775807.0").to_i64(), Some(i64::MAX));
+        assert!(size_of::<Number>() <= 16, "an item has several");
     }
 
     #[test]

@@ -236,7 +236,7 @@ pub fn item_of_index_entry(table: u16, entry: &[u8], kinds: &[KeyKind], same_sor
 
 fn part_len(bytes: &[u8], kind: KeyKind) -> Option<usize> {
     if kind == KeyKind::N {
-        return Number::from_sortable(bytes).map(|(_, len)| len);
+        return Number::sortable_len(bytes);
     }
     let mut place = 0;
     loop {
