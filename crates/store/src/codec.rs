@@ -1,5 +1,7 @@
 //! Items as bytes: a version, then names and tagged values, lengths as varints.
 
+mod patch;
+
 use std::cell::RefCell;
 
 use rustc_hash::FxHashSet;
@@ -8,6 +10,7 @@ use crate::attributes::Attributes;
 use crate::item::{Item, Name, Value};
 use crate::number::Number;
 use crate::{Error, limits};
+pub(crate) use patch::{is_single, number, patch_into};
 
 const VERSION: u8 = 1;
 
@@ -164,6 +167,31 @@ impl<'a> Reader<'a> {
         Some(Attributes::from_vec(entries))
     }
 
+    /// Passes over a value.
+    fn skip(&mut self, depth: usize) -> Option<()> {
+        if depth > limits::NESTING {
+            return None;
+        }
+        match self.byte()? {
+            TAG_STRING | TAG_BYTES => drop(self.bytes()?),
+            TAG_NUMBER => {
+                let len = Number::sortable_len(self.rest)?;
+                self.rest = self.rest.get(len..)?;
+            }
+            TAG_TRUE | TAG_FALSE | TAG_NULL => {}
+            tag @ (TAG_LIST | TAG_MAP) => {
+                for _ in 0..self.len()? {
+                    if tag == TAG_MAP {
+                        self.bytes()?;
+                    }
+                    self.skip(depth + 1)?;
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
     fn value(&mut self, depth: usize) -> Option<Value> {
         if depth > limits::NESTING {
             return None;
@@ -197,6 +225,9 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::item::Key;
+    use crate::table::{KeyKind, Table};
+    use crate::write::{Change, Write};
 
     fn sample() -> Item {
         let inner = Attributes::from([(Name::from("ü"), Value::Null), (Name::from(""), Value::Bool(true))]);
@@ -215,17 +246,70 @@ mod tests {
         assert_eq!(decode(&encode(&Item::new())).unwrap(), Item::new());
     }
 
+    fn patched(item: &Item, changes: &[Change]) -> Option<Vec<u8>> {
+        let mut out = b"before".to_vec();
+        patch_into(&mut out, &encode(item), changes)?;
+        Some(out.split_off(6))
+    }
+
+    #[test]
+    fn a_patched_item_is_the_changed_item() {
+        let all: [Change; 7] = [
+            Change::Set("bytes".into(), "text".into()),
+            Change::Set("later".into(), Value::Bool(true)),
+            Change::Remove("list".into()),
+            Change::Add("n".into(), -7),
+            Change::Add("new".into(), 5),
+            Change::Remove("none".into()),
+            Change::Set("zz".into(), 1_700_000_000_i64.into()),
+        ];
+        let table = Table::new("t", "id", KeyKind::S);
+        let inner = Attributes::from([(Name::from("ü"), Value::Null)]);
+        let item = sample().with("n", 41_i64).with("list", vec![Value::M(inner), Value::L(vec![]), 7_i64.into()]);
+        // Every choice of them.
+        for choice in 1..1_u32 << all.len() {
+            let chosen = all.iter().enumerate().filter(|(place, _)| choice >> place & 1 == 1);
+            let changes: Vec<Change> = chosen.map(|(_, change)| change.clone()).collect();
+            assert!(changes.iter().all(is_single));
+            let changed = Write::update(&table, Key::new("a"), changes.clone()).apply(Some(item.clone())).unwrap();
+            assert_eq!(patched(&item, &changes), changed.map(|changed| encode(&changed)), "{changes:?}");
+        }
+        assert_eq!(number(&encode(&item), "n"), Some(Number::from(41)));
+        assert_eq!((number(&encode(&item), "id"), number(&encode(&item), "o")), (None, None));
+    }
+
+    #[test]
+    fn what_takes_more_than_a_patch_is_left_alone() {
+        let (item, add) = (sample(), |name: &str, by| [Change::Add(name.to_owned().into(), by)]);
+        assert!(patched(&item, &add("id", 1)).is_none(), "no number");
+        let most = item.clone().with("n", "9".repeat(38).parse::<Number>().unwrap());
+        assert!(patched(&most, &add("n", 1)).is_some() && patched(&most, &add("n", -1)).is_some());
+        assert!(patched(&item.clone().with("n", "1e-100".parse::<Number>().unwrap()), &add("n", 1)).is_none());
+        let long = Value::S("x".repeat(limits::ITEM_BYTES / 2));
+        assert!(patched(&item, &[Change::Set("z".into(), long)]).is_none(), "near the limit");
+        let many = (0..127).fold(Item::new(), |item, n| item.with(format!("{n:03}"), n));
+        assert!(patched(&many, &[Change::Remove("000".into())]).is_some());
+        assert!(patched(&many, &add("zzz", 1)).is_none(), "a count of two bytes");
+        for change in
+            [Change::Append("l".into(), vec![]), Change::Set("l".into(), Value::L(vec![])), add("", 1)[0].clone()]
+        {
+            assert!(!is_single(&change), "{change:?}");
+        }
+    }
+
     #[test]
     fn damage_is_an_error_and_never_a_panic() {
         let bytes = encode(&sample().with("long", "short"));
         for cut in 0..bytes.len() {
             assert!(decode(&bytes[..cut]).is_err());
+            assert!(patch_into(&mut Vec::new(), &bytes[..cut], &[Change::Add("n".into(), 1)]).is_none());
         }
         for place in 0..bytes.len() {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
                 damaged[place] ^= 1 << bit;
                 let _ = decode(&damaged);
+                let _ = patch_into(&mut Vec::new(), &damaged, &[Change::Add("n".into(), 1)]);
             }
         }
     }

@@ -164,14 +164,7 @@ impl Write {
             Self::Put { item, .. } => Ok(Some(item.clone())),
             Self::Delete { .. } => Ok(None),
             Self::Check { .. } => Ok(before),
-            Self::Update { table, key, changes, .. } => {
-                let mut item = before.unwrap_or_else(|| table.key_item(key));
-                for change in changes {
-                    change.apply(&mut item.0)?;
-                }
-                table.check_item(&item)?;
-                Ok(Some(item))
-            }
+            Self::Update { table, key, changes, .. } => updated(table, key, changes, before).map(Some),
         }
     }
 
@@ -213,8 +206,18 @@ impl Write {
     }
 }
 
+/// The item after these changes, given the item before them.
+pub(crate) fn updated(table: &Table, key: &Key, changes: &[Change], before: Option<Item>) -> Result<Item, Error> {
+    let mut item = before.unwrap_or_else(|| table.key_item(key));
+    for change in changes {
+        change.apply(&mut item.0)?;
+    }
+    table.check_item(&item)?;
+    Ok(item)
+}
+
 impl Change {
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         let (Self::Set(name, _) | Self::Remove(name) | Self::Add(name, _) | Self::Append(name, _)) = self;
         name
     }

@@ -12,7 +12,7 @@ use fjall::Slice;
 use tokio::sync::{mpsc, oneshot};
 
 use super::front::{Op, Space};
-use super::group::{Change, Group, Listed};
+use super::group::{Change, Entries, Group, Listed};
 use super::log::Log;
 use super::plan::{self, Action, Plan, Step};
 use super::settle::{Settler, WAITING};
@@ -22,7 +22,8 @@ use crate::Error;
 use crate::codec;
 use crate::error::FailedCondition;
 use crate::item::Item;
-use crate::write::Condition;
+use crate::table::Table;
+use crate::write::{Condition, updated};
 
 /// Transactions in one group at the most, and bytes.
 const GROUP_TRANSACTIONS: usize = 1024;
@@ -187,8 +188,11 @@ impl Committer {
         let mut failed = Vec::new();
         for (write, step) in plan.steps.iter().enumerate() {
             let opened = tables.at(step.table)?;
-            let stored = if step.needs_present(&opened.table) { self.present(opened, step, group)? } else { None };
-            let visible = stored.as_ref().filter(|item| !opened.table.is_expired(item, now));
+            let stored = match step.needs_present(&opened.table) {
+                true => self.present(opened, step, group, now)?,
+                false => Present::Nothing,
+            };
+            let visible = stored.item().filter(|item| !opened.table.is_expired(item, now));
             if !step.condition.holds(visible) {
                 failed.push(FailedCondition { write, found: visible.cloned() });
             }
@@ -213,24 +217,34 @@ impl Committer {
         Ok(())
     }
 
-    fn present(&self, opened: &Opened, step: &Step, group: &Group) -> Result<Option<Item>, Error> {
+    /// What is there under a step's key, as far as it must be known.
+    fn present(&self, opened: &Opened, step: &Step, group: &Group, now: i64) -> Result<Present, Error> {
         if opened.absent.as_ref().is_some_and(|absent| absent.is_sure(&step.item_key)) {
-            return Ok(None);
+            return Ok(Present::Nothing);
         }
-        self.item(&step.item_key, opened.ids.apart, group)
+        let Some(bytes) = self.bytes(&step.item_key, opened.ids.apart, group)? else { return Ok(Present::Nothing) };
+        let is_patched = matches!(&step.action, Action::Update(update) if update.in_bytes);
+        if is_patched && expiry_of(&opened.table, &bytes).is_none_or(|at| at > now) {
+            return Ok(Present::Bytes(bytes));
+        }
+        codec::decode(&bytes).map(Present::Item)
     }
 
     /// The item under a key as the group so far leaves it, expired or not.
     fn item(&self, item_key: &Slice, apart: bool, group: &Group) -> Result<Option<Item>, Error> {
+        self.bytes(item_key, apart, group)?.map(|bytes| codec::decode(&bytes)).transpose()
+    }
+
+    /// Its bytes.
+    fn bytes(&self, item_key: &Slice, apart: bool, group: &Group) -> Result<Option<Slice>, Error> {
         if let Some(changed) = group.item(item_key) {
-            return changed.map(|bytes| codec::decode(bytes)).transpose();
+            return Ok(changed.cloned());
         }
         let found = self.shared.front().get(Space::items(apart), item_key);
-        let bytes = match found {
-            Some(found) => found,
-            None => self.spaces.items(apart).get(item_key).map_err(|e| Error::failed("cannot read an item", e))?,
-        };
-        bytes.map(|bytes| codec::decode(&bytes)).transpose()
+        match found {
+            Some(found) => Ok(found),
+            None => self.spaces.items(apart).get(item_key).map_err(|e| Error::failed("cannot read an item", e)),
+        }
     }
 
     fn sweep(&self, lists: Vec<(Slice, Slice)>, group: &mut Group) -> Result<usize, Error> {
@@ -283,18 +297,57 @@ impl Committer {
     }
 }
 
-/// What a step does to the store, given the item as it is.
-fn change(opened: &Opened, step: Step, stored: Option<Item>, now: i64) -> Result<Option<Change>, Error> {
+/// What is there before a transaction.
+enum Present {
+    Nothing,
+    Item(Item),
+    /// An item that is changed in its bytes and not looked into otherwise; it has not expired.
+    Bytes(Slice),
+}
+
+impl Present {
+    const fn item(&self) -> Option<&Item> {
+        match self {
+            Self::Item(item) => Some(item),
+            Self::Nothing | Self::Bytes(_) => None,
+        }
+    }
+
+    fn into_item(self) -> Result<Option<Item>, Error> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Item(item) => Ok(Some(item)),
+            Self::Bytes(bytes) => codec::decode(&bytes).map(Some),
+        }
+    }
+}
+
+/// The second at which the item of these bytes expires, if it does.
+fn expiry_of(table: &Table, bytes: &[u8]) -> Option<i64> {
+    codec::number(bytes, table.ttl_attribute()?).map(|at| at.ceil())
+}
+
+/// What a step does to the store, given what is there.
+fn change(opened: &Opened, step: Step, present: Present, now: i64) -> Result<Option<Change>, Error> {
     let Opened { table, ids, .. } = opened;
     let looked_for = step.needs_present(table);
     let Step { item_key, action, condition, .. } = step;
+    let apart = ids.apart;
+    if let (Action::Update(update), Present::Bytes(before)) = (&action, &present)
+        && let Some(after) = update.patched(before)
+    {
+        let expires = expiry_of(table, &after);
+        let expiry = expires.filter(|_| expires != expiry_of(table, before));
+        let entries = Entries::Same;
+        return Ok(Some(Change { item_key, apart, bytes: Some(after), is_new: false, entries, expires, expiry }));
+    }
+    let stored = present.into_item()?;
     let is_new = stored.is_none() && (looked_for || condition == Condition::Fresh);
     let gone = match &stored {
         Some(item) if !matches!(action, Action::Check) => plan::entries(table, ids, &item_key, item)?,
         _ => Vec::new(),
     };
     let had_expiry = stored.as_ref().and_then(|item| table.expiry_of(item));
-    let apart = ids.apart;
     let after = match action {
         Action::Check => return Ok(None),
         Action::Delete if looked_for && stored.is_none() => return Ok(None),
@@ -302,14 +355,15 @@ fn change(opened: &Opened, step: Step, stored: Option<Item>, now: i64) -> Result
             return Ok(Some(Change::removal(item_key, apart, gone)));
         }
         Action::Put(after) => after,
-        Action::Update(write) => {
+        Action::Update(update) => {
             let before = stored.filter(|item| !table.is_expired(item, now));
-            let Some(after) = write.apply(before)? else { return Ok(None) };
+            let after = updated(table, &update.key, &update.changes, before)?;
             plan::stored(table, ids, &item_key, &after)?
         }
     };
     // An expiry that was there before is on a list already.
     let expires = after.expiry;
     let expiry = expires.filter(|expiry| Some(*expiry) != had_expiry);
-    Ok(Some(Change { item_key, apart, bytes: Some(after.bytes), is_new, gone, new: after.entries, expires, expiry }))
+    let entries = Entries::Other { gone, new: after.entries };
+    Ok(Some(Change { item_key, apart, bytes: Some(after.bytes), is_new, entries, expires, expiry }))
 }

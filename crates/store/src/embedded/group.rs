@@ -30,9 +30,7 @@ pub struct Change {
     pub bytes: Option<Slice>,
     /// Whether there was none, for certain.
     pub is_new: bool,
-    /// Index entries that led to the item as it was.
-    pub gone: Vec<Entry>,
-    pub new: Vec<Entry>,
+    pub entries: Entries,
     /// The second at which the item will expire, if it does.
     pub expires: Option<i64>,
     /// The same, if no list knows it yet.
@@ -42,8 +40,20 @@ pub struct Change {
 impl Change {
     /// Takes an item away, and the entries that lead to it.
     pub fn removal(item_key: Slice, apart: bool, gone: Vec<Entry>) -> Self {
-        Self { item_key, apart, bytes: None, is_new: false, gone, new: Vec::new(), expires: None, expiry: None }
+        let entries = Entries::Other { gone, new: Vec::new() };
+        Self { item_key, apart, bytes: None, is_new: false, entries, expires: None, expiry: None }
     }
+}
+
+/// What becomes of the index entries that lead to an item.
+pub enum Entries {
+    /// They stay as they are.
+    Same,
+    Other {
+        /// Those that led to the item as it was.
+        gone: Vec<Entry>,
+        new: Vec<Entry>,
+    },
 }
 
 /// The changes of a group, by item: a later one replaces an earlier one.
@@ -106,14 +116,23 @@ impl Group {
     }
 
     pub fn add(&mut self, change: Change) {
-        let Change { item_key, apart, bytes, is_new, gone, new, expires, expiry } = change;
+        let Change { item_key, apart, bytes, is_new, entries, expires, expiry } = change;
         if let Some(second) = expiry {
             self.expiries.entry(second).or_default().push(item_key.clone());
         }
         match self.places.get(&item_key).and_then(|place| self.items.get_mut(*place)) {
-            // `gone` names entries of an earlier change in this group, which will never be written.
-            Some(pending) => (pending.bytes, pending.new, pending.expires) = (bytes, new, expires),
+            Some(pending) => {
+                (pending.bytes, pending.expires) = (bytes, expires);
+                // `gone` names entries of an earlier change in this group, which will never be written.
+                if let Entries::Other { new, .. } = entries {
+                    pending.new = new;
+                }
+            }
             None => {
+                let (gone, new) = match entries {
+                    Entries::Same => (Vec::new(), Vec::new()),
+                    Entries::Other { gone, new } => (gone, new),
+                };
                 self.places.insert(item_key.clone(), self.items.len());
                 self.items.push(Pending { item_key, apart, bytes, is_new, gone, new, expires });
             }

@@ -9,13 +9,13 @@ use rustc_hash::FxHashSet;
 
 use super::keys::{self, OwnKey};
 use super::layout::TableIds;
-use super::scratch::Shelf;
+use super::scratch::{Shelf, built};
 use super::tables::Tables;
 use crate::Error;
 use crate::codec;
-use crate::item::Item;
-use crate::table::{Index, KeyKind, Table};
-use crate::write::{Condition, Write, check_count, check_total, item_twice};
+use crate::item::{Item, Key};
+use crate::table::{Index, KeyAttribute, KeyKind, Table};
+use crate::write::{Change, Condition, Write, check_count, check_total, item_twice};
 
 /// Bytes of items that share one piece of memory, about: it stays for as long as anything in it is needed.
 const SHELF_BYTES: usize = 64 * 1024;
@@ -50,9 +50,16 @@ pub enum Action {
     /// Store this; everything about it is known.
     Put(Stored),
     /// What will be stored depends on what is there. Kept elsewhere, for it is much larger than the others.
-    Update(Box<Write>),
+    Update(Box<Update>),
     Delete,
     Check,
+}
+
+pub struct Update {
+    pub key: Key,
+    pub changes: Vec<Change>,
+    /// Whether it touches single values only, and no entry that leads to the item: it can be made in the item's bytes.
+    pub in_bytes: bool,
 }
 
 /// An item as it goes to disk, with the index entries that lead to it.
@@ -126,8 +133,8 @@ fn draft_steps(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Re
             }
             Write::Update { table, key, changes, condition } => {
                 shelves.keys.put(|out| keys::put_item(out, ids.table, &key));
-                // Whether it may be done is decided by the step's own condition.
-                (condition, Action::Update(Box::new(Write::Update { table, key, changes, condition: Condition::None })))
+                let is_plain = condition == Condition::None;
+                (condition, Action::Update(Box::new(Update::new(&table, key, changes, is_plain))))
             }
             Write::Delete { key, condition, .. } => {
                 shelves.keys.put(|out| keys::put_item(out, ids.table, &key));
@@ -143,6 +150,32 @@ fn draft_steps(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Re
     }
     check_total(total)?;
     Ok(Plan { steps, bytes })
+}
+
+impl Update {
+    /// Whether it may be done is decided by the step's own condition; without one, the item need not be looked into.
+    fn new(table: &Table, key: Key, mut changes: Vec<Change>, is_plain: bool) -> Self {
+        let in_bytes = is_plain && changes.iter().all(|change| codec::is_single(change) && !leads_there(table, change));
+        if in_bytes {
+            changes.sort_unstable_by(|one, other| one.name().cmp(other.name()));
+        }
+        Self { key, changes, in_bytes }
+    }
+
+    /// The item's bytes after it, if that can be said without taking it apart.
+    pub fn patched(&self, bytes: &[u8]) -> Option<Slice> {
+        if self.in_bytes { built(|out| codec::patch_into(out, bytes, &self.changes)) } else { None }
+    }
+}
+
+/// Whether entries of an index say anything about the attribute that is changed, or about all of them, or when they expire.
+fn leads_there(table: &Table, change: &Change) -> bool {
+    let is_named = |attribute: &KeyAttribute| attribute.0 == change.name();
+    let mut indexes = table.indexes().iter();
+    indexes.any(|index| {
+        let is_whole = index.whole_bytes > 0 || list_bytes(table, index).is_some();
+        is_whole || is_named(&index.partition) || index.sort.as_ref().is_some_and(is_named)
+    })
 }
 
 impl Plan {

@@ -43,14 +43,20 @@ impl Count {
     }
 }
 
-/// Counts one more unread entry that expires at `ttl`; belongs into the transaction that stores it. The day that has just
-/// passed is cleared away, so that the counter of a user who hears of something every day has one number for each day kept.
+/// Counts one more unread entry that expires at `ttl`; belongs into the transaction that stores it.
 #[must_use]
 pub fn one_more(user: &str, ttl: i64, now: Timestamp) -> Write {
+    Write::update(table(), key(user), more(ttl, now))
+}
+
+/// What changes in any user's counter then. The day that has just passed is cleared away, so that the counter of a user who
+/// hears of something every day has one number for each day kept.
+#[must_use]
+pub fn more(ttl: i64, now: Timestamp) -> Vec<Change> {
     let mut changes = Vec::with_capacity(4);
     changes.push(Change::Remove(name_of(now.as_second()).into()));
     add(&mut changes, &[(ttl, 1)]);
-    Write::update(table(), key(user), changes)
+    changes
 }
 
 /// Tells that entries have changed, and by how much the unread among those that expire at each `ttl` have, if only by 0;

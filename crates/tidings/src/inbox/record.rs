@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tidings_core::time::{self, Timestamp};
-use tidings_store::{Error, Item, Key, KeyKind, Table, Write};
+use tidings_store::{Change, Error, Item, Key, KeyKind, Table, Write};
 use uuid::Uuid;
 
 use super::counter;
@@ -162,24 +162,23 @@ pub fn key(user: &str, time: &str) -> Key {
 /// An entry for many users: all of it but whose it is.
 #[derive(Debug)]
 pub struct Stamp {
+    /// With a user's name to be filled in.
     item: Item,
-    ttl: i64,
-    at: Timestamp,
+    counted: Vec<Change>,
 }
 
 impl Stamp {
     /// Whatever user the entry names is left out.
     pub fn of(entry: &Entry) -> Result<Self, Error> {
-        let mut item = entry.to_item()?;
-        item.0.remove("cod_chav_patc");
-        Ok(Self { item, ttl: entry.ttl, at: entry.created_at })
+        let item = entry.to_item()?.with("cod_chav_patc", "");
+        Ok(Self { item, counted: counter::more(entry.ttl, entry.created_at) })
     }
 
     /// The writes that put the entry into one user's inbox and count it, as [`Entry::writes`].
     #[must_use]
     pub fn writes(&self, user: &str) -> [Write; 2] {
         let item = self.item.clone().with("cod_chav_patc", user);
-        [Write::insert(table(), item), counter::one_more(user, self.ttl, self.at)]
+        [Write::insert(table(), item), Write::update(table(), counter::key(user), self.counted.clone())]
     }
 }
 
