@@ -29,14 +29,19 @@ use crate::write::{Condition, updated};
 const GROUP_TRANSACTIONS: usize = 1024;
 const GROUP_BYTES: usize = 8 * 1024 * 1024;
 
-/// How long to wait between two looks for sheets that are not in tables yet, and how often.
+/// How long to wait between two looks for sheets that are not in tables yet.
 const HELD_BACK: Duration = Duration::from_millis(2);
-const HELD_BACK_TIMES: usize = 500;
+
+/// A sheet is closed although it is not full, when nobody wants anything else, if it has this part of what it may have:
+/// memory, and what a start after a crash would have to read.
+const WORTH_CLOSING: usize = 8;
 
 pub enum Request {
     Transact(Plan, oneshot::Sender<Result<(), Error>>),
     /// Transactions that have nothing to do with each other but come and are answered together.
     Each(Vec<Plan>, oneshot::Sender<Vec<Result<(), Error>>>),
+    /// Nobody has committed anything for a while: what is in memory may go into tables.
+    Quiet,
     /// Removes these expiry lists, and the items in them that have expired; answers how many items.
     Sweep(Vec<(Slice, Slice)>, oneshot::Sender<Result<usize, Error>>),
 }
@@ -103,7 +108,9 @@ impl Committer {
             group.clear();
             let mut answers: Vec<Answer> = Vec::new();
             let mut next = Some(first);
+            let mut is_quiet = false;
             while let Some(request) = next {
+                is_quiet = matches!(request, Request::Quiet);
                 self.decide(request, &mut group, &mut answers);
                 let room = group.transactions < GROUP_TRANSACTIONS && group.bytes < GROUP_BYTES;
                 next = if room { self.requests.try_recv().ok() } else { None };
@@ -111,35 +118,33 @@ impl Committer {
             let (count, bytes) = (group.transactions, group.bytes);
             let started = self.shared.clock.monotonic();
             let outcome = self.write(&mut group, started);
-            if outcome.is_ok() {
+            if outcome.is_ok() && count > 0 {
                 self.shared.observer.committed(count, bytes, self.shared.clock.monotonic().saturating_sub(started));
             }
             let written = outcome.is_ok();
             self.tell(answers, outcome);
             if written {
-                self.close_full();
+                self.close_full(if is_quiet { self.sheet_bytes / WORTH_CLOSING } else { self.sheet_bytes });
                 self.hold_back();
             }
         }
     }
 
     /// Waits while too much is in memory that the tables on disk do not have yet: who sends faster than they can be
-    /// written would fill the memory. For a while only, since whoever writes them may have failed, which the next commit
-    /// will hear.
+    /// written would fill the memory. Not for a thread that has failed, which the next commit will hear.
     fn hold_back(&self) {
-        for _ in 0..HELD_BACK_TIMES {
-            if self.shared.front().closed.len() <= WAITING {
-                return;
-            }
+        while self.shared.front().closed.len() > WAITING && self.settler.is_at_work() && self.shared.broken().is_none()
+        {
             std::thread::sleep(HELD_BACK);
         }
     }
 
-    /// Closes the open sheet of the front if it or its part of the log is full, and has it written into tables.
-    fn close_full(&mut self) {
+    /// Closes the open sheet of the front if it has so many bytes or its part of the log is full, and has it written into
+    /// tables.
+    fn close_full(&mut self, sheet_bytes: usize) {
         // What was changed many times has more bytes in the log.
         let log_bytes = self.sheet_bytes as u64 / 3 * 4;
-        if self.log.bytes() < log_bytes && self.shared.front().open.bytes() < self.sheet_bytes {
+        if self.log.bytes() < log_bytes && self.shared.front().open.bytes() < sheet_bytes {
             return;
         }
         match self.log.next() {
@@ -172,6 +177,7 @@ impl Committer {
                 let decided: Vec<_> = plans.into_iter().map(|plan| self.transact(plan, group)).collect();
                 answers.push(Answer::Each(reply, decided));
             }
+            Request::Quiet => {}
             Request::Sweep(lists, reply) => {
                 let swept = self.sweep(lists, group);
                 answers.push(Answer::Swept(reply, swept));
@@ -366,4 +372,53 @@ fn change(opened: &Opened, step: Step, present: Present, now: i64) -> Result<Opt
     let expiry = expires.filter(|expiry| Some(*expiry) != had_expiry);
     let entries = Entries::Other { gone, new: after.entries };
     Ok(Some(Change { item_key, apart, bytes: Some(after.bytes), is_new, entries, expires, expiry }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tidings_core::time::{ManualClock, Timestamp};
+
+    use super::super::{Embedded, Observer, Options};
+    use super::*;
+    use crate::table::KeyKind;
+    use crate::write::Write;
+    use crate::{Key, Store};
+
+    #[derive(Default)]
+    struct Commits(AtomicUsize);
+
+    impl Observer for Commits {
+        fn committed(&self, transactions: usize, _bytes: usize, _took: Duration) {
+            self.0.fetch_add(transactions, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_in_memory_goes_into_tables_when_it_is_quiet() {
+        let (dir, commits) = (tempfile::tempdir().unwrap(), Arc::new(Commits::default()));
+        let table = Table::new("t", "id", KeyKind::S);
+        let clock = Arc::new(ManualClock::new(Timestamp::UNIX_EPOCH));
+        let options = Options { reserve_bytes: 0, sheet_bytes: 64 * 1024, ..Options::new(dir.path()) };
+        let store = Embedded::open(&options, std::slice::from_ref(&table), clock, commits.clone()).unwrap();
+        let put =
+            |id: usize, text: &str| vec![Write::put(&table, Item::new().with("id", id.to_string()).with("x", text))];
+        let in_memory = || store.shared.front().open.bytes();
+        let quiet = || store.requests.as_ref().unwrap().send(Request::Quiet);
+        // Less than is worth it stays.
+        store.transact(put(0, "short")).await.unwrap();
+        quiet().await.unwrap();
+        store.transact(put(1, "short")).await.unwrap();
+        let little = in_memory();
+        store.transact(put(2, &"x".repeat(10_000))).await.unwrap();
+        assert!(in_memory() > 10_000);
+        quiet().await.unwrap();
+        store.transact(put(3, "short")).await.unwrap();
+        assert!(in_memory() < little, "only the last one is left");
+        for id in 0..4 {
+            assert!(store.get(&table, &Key::new(id.to_string())).await.unwrap().is_some());
+        }
+        assert_eq!(commits.0.load(Ordering::Relaxed), 4, "to be quiet is no commit");
+    }
 }

@@ -63,6 +63,9 @@ const QUEUE: usize = 4096;
 const STRETCH: usize = 100;
 /// How often the high-water mark follows the commits.
 const HIGH_WATER_EVERY: Duration = Duration::from_secs(1);
+/// Nobody seems to want anything when there were no more than so many commits between two looks, so many times in a row.
+const QUIET_COMMITS: u64 = 4;
+const QUIET_TIMES: u32 = 3;
 
 /// How to open the store.
 #[derive(Debug, Clone)]
@@ -198,11 +201,13 @@ impl Embedded {
         };
         let (stop, stopped) = std::sync::mpsc::channel();
         let watched = Arc::clone(&shared);
+        // Weak: who watches does not keep the committer waiting for more.
+        let quiet = requests.downgrade();
         let committer = spawn("committer", move || {
             committer.run();
             drop(stop);
         })?;
-        let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &stopped))?;
+        let marker = spawn("high-water", move || keep_high_water(&high_water, &watched, sequence, &quiet, &stopped))?;
         let mut threads = vec![committer, settling, marker, spawn("orphans", move || second_names.remove())?];
         let mut going_through = Vec::new();
         for tables::Opened { ids, absent, .. } in shared.tables.all() {
@@ -413,12 +418,26 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<std::thread:
     thread.map_err(|e| Error::failed("cannot start a thread", e))
 }
 
-/// Notes the last durable commit now and then, and once more at the end. It may lag; it must never lead.
-fn keep_high_water(mark: &layout::HighWater, shared: &Shared, mut noted: u64, stopped: &std::sync::mpsc::Receiver<()>) {
-    let mut warned = false;
+/// Notes the last durable commit now and then, and once more at the end. It may lag; it must never lead. Tells the committer
+/// when there were few for a while.
+fn keep_high_water(
+    mark: &layout::HighWater,
+    shared: &Shared,
+    mut noted: u64,
+    quiet: &mpsc::WeakSender<Request>,
+    stopped: &std::sync::mpsc::Receiver<()>,
+) {
+    let (mut warned, mut last, mut quiet_for) = (false, noted, 0);
     loop {
         let running = matches!(stopped.recv_timeout(HIGH_WATER_EVERY), Err(std::sync::mpsc::RecvTimeoutError::Timeout));
         let sequence = shared.sequence.load(Ordering::Acquire);
+        let is_quiet = sequence - std::mem::replace(&mut last, sequence) <= QUIET_COMMITS;
+        quiet_for = if is_quiet { quiet_for + 1 } else { 0 };
+        if quiet_for == QUIET_TIMES {
+            quiet_for = 0;
+            // One that has so much to do that it takes nothing more is not quiet.
+            let _ = quiet.upgrade().map(|committer| committer.try_send(Request::Quiet));
+        }
         if sequence > noted && shared.broken().is_none() {
             match mark.write(sequence) {
                 Ok(()) => (noted, warned) = (sequence, false),

@@ -1,7 +1,7 @@
 //! Writes closed sheets of the front into fjall's tables, and gives back their part of the log.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use fjall::{Database, PersistMode};
@@ -16,14 +16,21 @@ use crate::Error;
 pub const WAITING: usize = 1;
 
 /// Takes closed sheets, in the order in which they were closed.
-pub struct Settler(Sender<Arc<Sheet>>);
+pub struct Settler {
+    closed: Sender<Arc<Sheet>>,
+    /// Held by the thread for as long as it is at work.
+    at_work: Weak<()>,
+}
 
 impl Settler {
     /// Starts the thread, which ends when the settler goes. What it has not done by then is in the log.
     pub fn start(db: &Database, spaces: &Keyspaces, shared: &Arc<Shared>) -> Result<(Self, JoinHandle<()>), Error> {
         let (closed, waiting) = channel();
         let (db, spaces, shared) = (db.clone(), spaces.clone(), Arc::downgrade(shared));
+        let held = Arc::new(());
+        let at_work = Arc::downgrade(&held);
         let thread = spawn("settler", move || {
+            let _held = held;
             for sheet in waiting {
                 let Some(shared) = shared.upgrade().filter(|shared| shared.broken().is_none()) else { return };
                 if let Err(error) = settle(&db, &spaces, &shared, &sheet) {
@@ -31,12 +38,17 @@ impl Settler {
                 }
             }
         })?;
-        Ok((Self(closed), thread))
+        Ok((Self { closed, at_work }, thread))
     }
 
     pub fn settle(&self, sheet: Arc<Sheet>) {
         // Only a store that has broken down takes none.
-        let _ = self.0.send(sheet);
+        let _ = self.closed.send(sheet);
+    }
+
+    /// Whether sheets are still being written; not, where the thread has failed.
+    pub fn is_at_work(&self) -> bool {
+        self.at_work.strong_count() > 0
     }
 }
 
