@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
+use reqwest::Url;
 use serde_json::{Map, Value, json};
 use tidings_core::envelope::{FieldError, check_name};
 
@@ -19,6 +20,7 @@ const MOST_ERRORS: usize = 50;
 pub const TYPE_CHARS: usize = 128;
 /// Characters of a text.
 const TEXT_CHARS: usize = 65_536;
+const CLICK_URL: &str = "must be a URL that begins with http:// or https://";
 
 /// Every type that a message may have.
 #[derive(Debug)]
@@ -86,6 +88,13 @@ impl Types {
                 }
             }
         }
+        let click_url = payload.get("click_url").and_then(Value::as_str);
+        if click_url.is_some_and(|url| Url::parse(url).is_err()) {
+            let error = FieldError::new("payload.click_url", CLICK_URL);
+            if !errors.contains(&error) {
+                errors.push(error);
+            }
+        }
         errors
     }
 
@@ -125,9 +134,7 @@ fn field_error(error: &jsonschema::ValidationError<'_>) -> FieldError {
         ValidationErrorKind::Required { property } => {
             FieldError::new(format!("{field}.{}", property.as_str().unwrap_or_default()), "is required")
         }
-        ValidationErrorKind::Pattern { .. } if field == "payload.click_url" => {
-            FieldError::new(field, "must be a URL that begins with http:// or https://")
-        }
+        ValidationErrorKind::Pattern { .. } if field == "payload.click_url" => FieldError::new(field, CLICK_URL),
         ValidationErrorKind::Pattern { .. } if field == "payload.topic" => {
             FieldError::new(field, "must be 1 to 64 letters, digits, `_` or `-`")
         }
@@ -239,7 +246,7 @@ mod tests {
         for url in ["http://a", "https://a.b/c?d=e", "HTTPS://example.com"] {
             assert!(fields("reminder", json!({ "text": "x", "click_url": url })).is_empty());
         }
-        for url in ["", "ftp://a", "http://", "https:// x", "/a"] {
+        for url in ["", "ftp://a", "http://", "https:// x", "/a", "https://[", "https://a:b/", "http://[::1"] {
             assert_eq!(fields("reminder", json!({ "text": "x", "click_url": url })), ["payload.click_url"], "{url}");
         }
         assert_eq!(fields("reminder", json!({ "text": "" })), ["payload.text"]);
