@@ -12,7 +12,7 @@ use super::super::{answer, one_line, quote};
 use super::{Copy, Outcome, Report, late};
 use crate::aws::{Credentials, Service};
 use crate::config::email::Email;
-use crate::outbound::{Outbound, Request, Response, trace};
+use crate::outbound::{Error, Outbound, Request, Response, trace};
 
 const PATH: &str = "/v2/email/outbound-emails";
 /// These say "later", whatever their status.
@@ -60,11 +60,10 @@ impl Client {
         report: &mut Report,
     ) {
         for (recipient, copy) in copies {
-            let sending = self.outbound.send(self.request(&copy, now));
-            let outcome = match tokio::time::timeout(timeout, sending).await {
-                Ok(Ok(response)) => self.outcome(&response, now),
-                Ok(Err(error)) => error.into(),
-                Err(_) => late(timeout),
+            let outcome = match self.outbound.send_within(timeout, self.request(&copy, now)).await {
+                Ok(response) => self.outcome(&response, now),
+                Err(Error::Timeout { limit, .. }) if limit == timeout => late(timeout),
+                Err(error) => error.into(),
             };
             report.add(recipient, outcome);
         }

@@ -1,6 +1,7 @@
 //! ntfy: push messages through any ntfy server, ours included. Published as JSON, so that no text ends up in a header.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -60,13 +61,18 @@ impl Sender {
         Self::BuiltIn(server)
     }
 
-    /// Publishes the notice once.
+    /// Publishes the notice once, within the client's own limits.
     pub async fn send(&self, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
+        self.send_within(None, notice, topic, now).await
+    }
+
+    /// The same, and a limit takes the place of the client's.
+    pub async fn send_within(&self, limit: Option<Duration>, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
         if !is_topic(topic) {
             return Outcome::reject("the topic must be 1 to 64 letters, digits, `_` or `-`");
         }
         match self {
-            Self::Remote(remote) => remote.send(notice, topic, now).await,
+            Self::Remote(remote) => remote.send(limit, notice, topic, now).await,
             Self::BuiltIn(server) => {
                 let (bounded, _) = bounded(notice, topic);
                 server.publish(bounded.publish(), notice.message_id, &notice.correlation_id).await
@@ -76,13 +82,17 @@ impl Sender {
 }
 
 impl Remote {
-    async fn send(&self, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
+    async fn send(&self, limit: Option<Duration>, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
         let Some(headers) = self.headers(notice) else {
             return Outcome::reject("the ntfy token does not fit in a header");
         };
         let body = body(notice, topic);
         let request = Request { method: Method::POST, url: self.server.clone(), headers, body };
-        match self.outbound.send(request).await {
+        let answered = match limit {
+            Some(limit) => self.outbound.send_within(limit, request).await,
+            None => self.outbound.send(request).await,
+        };
+        match answered {
             Ok(response) => self.outcome(&response, now),
             Err(error) => error.into(),
         }
