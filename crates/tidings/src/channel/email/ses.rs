@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use lettre::message::header::{From, Headers};
+use lettre::message::{Mailbox, Mailboxes};
 use serde::Deserialize;
 use serde_json::json;
 use tidings_core::time::Timestamp;
@@ -71,7 +73,7 @@ impl Client {
 
     fn request(&self, copy: &Copy, now: Timestamp) -> Request {
         let body = json!({
-            "FromEmailAddress": copy.from.to_string(),
+            "FromEmailAddress": encoded(&copy.from),
             "Destination": { "ToAddresses": [copy.to.email.to_string()] },
             "Content": { "Raw": { "Data": STANDARD.encode(&copy.bytes) } },
         })
@@ -103,6 +105,14 @@ impl Client {
             Outcome::Reject { error, code: Some(status), disable_target: false }
         }
     }
+}
+
+/// As a header has it, on one line: SES takes a name beyond ASCII only as RFC 2047 writes it.
+fn encoded(from: &Mailbox) -> String {
+    let mut headers = Headers::new();
+    headers.set(From::from(Mailboxes::from(from.clone())));
+    let header = headers.to_string().replace("\r\n", "");
+    header.trim_start_matches("From:").trim().to_owned()
 }
 
 #[derive(Default, Deserialize)]
