@@ -5,6 +5,7 @@ use jiff::fmt::temporal::Pieces;
 use tidings_core::time::{self, Timestamp};
 
 use super::problem::quote;
+use crate::channel::ntfy;
 use crate::mask;
 use crate::outbound::MAX_URL_BYTES;
 
@@ -95,6 +96,9 @@ pub fn instant(text: &str) -> Result<Timestamp, String> {
 /// ntfy's own rule for topics.
 pub fn topic(topic: &str) -> Result<(), String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if ntfy::RESERVED.contains(&topic) {
+        return Err(ntfy::KEPT.to_owned());
+    }
     if topic.is_empty() || topic.len() > 64 || !topic.chars().all(allowed) {
         return Err(format!("must be 1 to 64 letters, digits, `_` or `-`, not {}", quote(topic)));
     }

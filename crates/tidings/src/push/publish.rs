@@ -7,6 +7,7 @@ use super::params::Params;
 use super::record::{Attachment, Content, is_topic};
 use super::refusal::Refusal;
 use crate::channel::Priority;
+use crate::channel::ntfy::RESERVED;
 
 /// ntfy's limit; it makes larger ones attachments, which we do not keep. S002-64
 pub const MESSAGE_BYTES: usize = 4096;
@@ -15,9 +16,6 @@ pub const JSON_BYTES: usize = 2 * MESSAGE_BYTES;
 /// What ntfy says for a message without a text.
 const EMPTY: &str = "triggered";
 const MOST_ACTIONS: usize = 3;
-/// ntfy's own pages: none can be a topic.
-const RESERVED: [&str; 10] =
-    ["docs", "static", "file", "app", "metrics", "account", "settings", "signup", "login", "v1"];
 
 /// A message that was read and found good.
 #[derive(Debug, Clone, PartialEq)]

@@ -22,6 +22,11 @@ const MAX_MESSAGE_BYTES: usize = 4096;
 /// ntfy reads twice the message limit of a JSON body.
 const MAX_BODY_BYTES: usize = 2 * MAX_MESSAGE_BYTES;
 const MAX_TITLE_CHARS: usize = 250;
+/// Pages of an ntfy server, of ours as of any other: none can be a topic.
+pub const RESERVED: [&str; 10] =
+    ["docs", "static", "file", "app", "metrics", "account", "settings", "signup", "login", "v1"];
+/// Why not.
+pub const KEPT: &str = "must not be a name that ntfy servers keep for themselves";
 
 /// The push server in this process. It is called without a detour over the network, and so needs no token.
 #[async_trait]
