@@ -113,12 +113,17 @@ impl<'a> From<&'a Message> for MessageView<'a> {
     }
 }
 
+/// Whether it was called off, which is a way to fail.
+pub(super) fn is_cancelled(message: &Message) -> bool {
+    message.delivery.error_message.as_deref() == Some(CANCELLED)
+}
+
 /// SX-07: what is not to go yet, what was called off, and what was given up have names of their own.
 fn state_of(message: &Message) -> &'static str {
     let delivery = &message.delivery;
     match delivery.status {
         Status::Created if message.deliver_at > message.created_date => "scheduled",
-        Status::Failed if delivery.error_message.as_deref() == Some(CANCELLED) => "cancelled",
+        Status::Failed if is_cancelled(message) => "cancelled",
         Status::Failed => "dead_lettered",
         status => status.as_str(),
     }
