@@ -48,7 +48,8 @@ pub struct MessageView<'a> {
     rule: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     deliver_at: Option<String>,
-    /// While it waits.
+    /// While it waits for a time: not before this. Left out while it waits for its turn, or for a destination that is left
+    /// alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_attempt_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,9 +76,10 @@ pub struct MessageView<'a> {
 impl<'a> From<&'a Message> for MessageView<'a> {
     fn from(message: &'a Message) -> Self {
         let text = |at: Option<Timestamp>| at.map(iso_millis);
-        let waits = message.lease.is_none();
-        let due = message.due_at().filter(|_| waits);
         let delivery = &message.delivery;
+        // Whoever was due when he was put in line waits for no time that is known here.
+        let is_in_line = |due: Timestamp| delivery.status == Status::Queued && due <= message.updated_date;
+        let due = message.due_at().filter(|due| message.lease.is_none() && !is_in_line(*due));
         Self {
             message_id: &message.message_id,
             created_date: iso_millis(message.created_date),

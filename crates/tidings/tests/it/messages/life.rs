@@ -30,6 +30,7 @@ async fn a_message_that_waits_is_queued_and_then_goes_on() {
     deliverer.drain().await.unwrap();
     let queued = look(&client, &waiting).await;
     assert_eq!((&queued["status"], &queued["queued_at"]), (&json!("queued"), &json!("2026-03-01T12:00:00.000Z")));
+    assert_eq!(queued.get("next_attempt_at"), None, "its destination's time is not its own");
     let list = client.get("/api/messages?status=queued").await.expect(200).json();
     assert_eq!(list["items"][0]["message_id"], waiting["message_id"]);
     assert_eq!(client.get("/api/metrics").await.json()["counts"]["queued"], 1);
