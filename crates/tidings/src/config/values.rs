@@ -1,13 +1,24 @@
 //! Judging single values, for the configuration and for what comes through the API alike.
 
 use http::Uri;
+use jiff::fmt::temporal::Pieces;
+use tidings_core::time::{self, Timestamp};
 
 use super::problem::quote;
+use crate::channel::ntfy;
 use crate::mask;
+use crate::outbound::MAX_URL_BYTES;
 
 /// A full URL with a host; what is wrong never shows the URL, which may hold a password.
 pub fn url(url: &str, schemes: &[&str]) -> Result<(), String> {
     let expected = || schemes.iter().map(|scheme| format!("{scheme}://")).collect::<Vec<_>>().join(" or ");
+    if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err("must have no blanks or control characters; in a path a blank is written %20".to_owned());
+    }
+    if !url.is_ascii() {
+        let how = "in a host name as xn--…, elsewhere as %C3%A4 for ä";
+        return Err(format!("must have ASCII characters only; others are written {how}"));
+    }
     let uri: Uri = url.parse().map_err(|_| format!("must be a URL that begins with {}", expected()))?;
     let scheme = uri.scheme_str().unwrap_or_default();
     if !schemes.contains(&scheme) {
@@ -29,6 +40,10 @@ pub fn url(url: &str, schemes: &[&str]) -> Result<(), String> {
 
 /// A URL that is called, with everything that can be judged without looking its name up.
 pub fn callable(text: &str) -> Result<(), String> {
+    // As the client measures it.
+    if text.len() > MAX_URL_BYTES {
+        return Err(format!("must have at most {MAX_URL_BYTES} bytes"));
+    }
     url(text, &["http", "https"])?;
     if mask::is_url(text) {
         return Err("is hidden; write the whole URL".to_owned());
@@ -63,9 +78,27 @@ pub fn is_mailbox(text: &str) -> bool {
         && crate::channel::email::mailbox(text).is_some()
 }
 
+/// An instant: `2027-01-01T08:00:00Z`.
+pub fn instant(text: &str) -> Result<Timestamp, String> {
+    match time::read(text) {
+        Some(at) => Ok(at),
+        // It is written as an instant is, and there is none so far off.
+        None if text.parse::<Timestamp>().is_ok() => {
+            Err(format!("must have an offset from UTC of less than a day, not {text:?}"))
+        }
+        None if Pieces::parse(text).is_ok_and(|pieces| pieces.offset().is_some()) => {
+            Err(format!("must not be after 9999-12-30T22:00:00Z, as {text} is"))
+        }
+        None => Err(format!("must be an instant like \"2027-01-01T08:00:00Z\", not {}", quote(text))),
+    }
+}
+
 /// ntfy's own rule for topics.
 pub fn topic(topic: &str) -> Result<(), String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if ntfy::RESERVED.contains(&topic) {
+        return Err(ntfy::KEPT.to_owned());
+    }
     if topic.is_empty() || topic.len() > 64 || !topic.chars().all(allowed) {
         return Err(format!("must be 1 to 64 letters, digits, `_` or `-`, not {}", quote(topic)));
     }
@@ -95,6 +128,9 @@ mod tests {
         for good in ["http://a", "https://a.b:443/x?y=z", "http://[::1]:80/", "https://h.example/x/"] {
             assert_eq!(callable(good), Ok(()), "{good}");
         }
+        let path = |bytes: usize| format!("http://a/{}", "x".repeat(bytes - 9));
+        assert_eq!((callable(&path(2047)), callable(&path(2048))), (Ok(()), Ok(())));
+        assert_eq!(callable(&path(2049)).unwrap_err(), "must have at most 2048 bytes");
         for bad in ["http://u:p@host:1/", "http://u@host/", "http://[::1%25lo]/", "http://a/***", "ftp://a", "a"] {
             assert!(callable(bad).is_err(), "{bad}");
         }
@@ -108,6 +144,16 @@ mod tests {
         }
         for bad in ["", "a", "/x", "ftp://a", "http://", "http://a:0", "http://a:65536", "http://a b", "http:a"] {
             assert!(url(bad, &web).is_err(), "{bad}");
+        }
+        for (bad, why) in [
+            (" http://a/", "must have no blanks"),
+            ("http://a/b c", "must have no blanks"),
+            ("http://a/\n", "must have no blanks"),
+            ("http://exämple.com/", "must have ASCII characters only"),
+            ("http://a/ä", "must have ASCII characters only"),
+            ("ftp://a", "must be a URL that begins with http:// or https://"),
+        ] {
+            assert!(url(bad, &web).unwrap_err().starts_with(why), "{bad}");
         }
     }
 }

@@ -6,6 +6,9 @@ use uuid::Uuid;
 use super::record::Message;
 use crate::channel::{Notice, Priority};
 
+/// What a channel makes use of besides the text.
+const SHOWN_ELSEWHERE: [&str; 6] = ["title", "html", "priority", "tags", "click_url", "topic"];
+
 impl Message {
     /// What is to be sent. `public_url` is where people reach us.
     #[must_use]
@@ -36,7 +39,9 @@ impl Message {
         match self.payload.get("priority") {
             Some(Value::String(name)) => name.parse().unwrap_or_default(),
             Some(Value::Number(number)) => {
-                number.as_u64().and_then(|number| Priority::from_number(number).ok()).unwrap_or_default()
+                // To JSON Schema, and so to whoever was answered 201, 5.0 is 5.
+                let whole = number.as_u64().or_else(|| number.as_f64()?.to_string().parse().ok());
+                whole.and_then(|number| Priority::from_number(number).ok()).unwrap_or_default()
             }
             _ => Priority::default(),
         }
@@ -50,9 +55,14 @@ impl Message {
         known.or_else(|| Uuid::parse_str(&self.message_id).ok()).unwrap_or_default()
     }
 
-    /// A payload without a text, one field to a line.
+    /// A payload without a text, one field to a line; what the channels show in its own place is left out.
     fn plain_payload(&self) -> String {
-        let lines = self.payload.iter().map(|(name, value)| match value {
+        let is_said = |name: &str, value: &Value| match value {
+            Value::String(text) => !text.trim().is_empty() && !SHOWN_ELSEWHERE.contains(&name),
+            _ => !SHOWN_ELSEWHERE.contains(&name),
+        };
+        let said = self.payload.iter().filter(|(name, value)| is_said(name, value));
+        let lines = said.map(|(name, value)| match value {
             Value::String(text) => format!("{name}: {text}"),
             value => format!("{name}: {value}"),
         });

@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
+use reqwest::Url;
 use serde_json::{Map, Value, json};
 use tidings_core::envelope::{FieldError, check_name};
 
 use super::payload;
+use crate::channel::ntfy::RESERVED;
 use crate::config::message_types::MessageType;
 
 /// Errors named in one answer.
@@ -19,6 +21,7 @@ const MOST_ERRORS: usize = 50;
 pub const TYPE_CHARS: usize = 128;
 /// Characters of a text.
 const TEXT_CHARS: usize = 65_536;
+const CLICK_URL: &str = "must be a URL that begins with http:// or https://";
 
 /// Every type that a message may have.
 #[derive(Debug)]
@@ -86,6 +89,13 @@ impl Types {
                 }
             }
         }
+        let click_url = payload.get("click_url").and_then(Value::as_str);
+        if click_url.is_some_and(|url| Url::parse(url).is_err()) {
+            let error = FieldError::new("payload.click_url", CLICK_URL);
+            if !errors.contains(&error) {
+                errors.push(error);
+            }
+        }
         errors
     }
 
@@ -125,12 +135,14 @@ fn field_error(error: &jsonschema::ValidationError<'_>) -> FieldError {
         ValidationErrorKind::Required { property } => {
             FieldError::new(format!("{field}.{}", property.as_str().unwrap_or_default()), "is required")
         }
-        ValidationErrorKind::Pattern { .. } if field == "payload.click_url" => {
-            FieldError::new(field, "must be a URL that begins with http:// or https://")
-        }
+        ValidationErrorKind::Pattern { .. } if field == "payload.click_url" => FieldError::new(field, CLICK_URL),
         ValidationErrorKind::Pattern { .. } if field == "payload.topic" => {
             FieldError::new(field, "must be 1 to 64 letters, digits, `_` or `-`")
         }
+        ValidationErrorKind::Not { .. } if field == "payload.topic" => {
+            FieldError::new(field, crate::channel::ntfy::KEPT)
+        }
+        ValidationErrorKind::Pattern { .. } if field == "payload.text" => FieldError::new(field, "must not be blank"),
         ValidationErrorKind::Enum { .. } if field == "payload.priority" => {
             FieldError::new(field, "must be min, low, default, high, max (or urgent), or 1 to 5")
         }
@@ -154,13 +166,13 @@ fn common() -> Value {
             "priority": { "enum": ["min", "low", "default", "high", "max", "urgent", 1, 2, 3, 4, 5] },
             "tags": { "type": "array", "maxItems": 20, "items": { "type": "string", "minLength": 1, "maxLength": 64 } },
             "click_url": { "type": "string", "maxLength": 2048, "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://[^\\s/?#]+[^\\s]*$" },
-            "topic": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$" },
+            "topic": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "not": { "enum": RESERVED } },
         },
     })
 }
 
 fn built_in() -> [(&'static str, Value); 5] {
-    let text = json!({ "type": "string", "minLength": 1, "maxLength": TEXT_CHARS });
+    let text = json!({ "type": "string", "pattern": "\\S", "maxLength": TEXT_CHARS });
     let short = json!({ "type": "string", "minLength": 1, "maxLength": 256 });
     let with = |required: &[&str], more: Value| {
         let mut properties = json!({ "text": text });
@@ -239,10 +251,15 @@ mod tests {
         for url in ["http://a", "https://a.b/c?d=e", "HTTPS://example.com"] {
             assert!(fields("reminder", json!({ "text": "x", "click_url": url })).is_empty());
         }
-        for url in ["", "ftp://a", "http://", "https:// x", "/a"] {
+        for url in ["", "ftp://a", "http://", "https:// x", "/a", "https://[", "https://a:b/", "http://[::1"] {
             assert_eq!(fields("reminder", json!({ "text": "x", "click_url": url })), ["payload.click_url"], "{url}");
         }
-        assert_eq!(fields("reminder", json!({ "text": "" })), ["payload.text"]);
+        for blank in ["", " ", " \t\n", "\u{a0}"] {
+            assert_eq!(fields("reminder", json!({ "text": blank })), ["payload.text"], "{blank:?}");
+        }
+        for (topic, good) in [("doc", true), ("docs", false), ("v1", false), ("v2", true), ("Docs", true)] {
+            assert_eq!(fields("reminder", json!({ "text": "x", "topic": topic })).is_empty(), good, "{topic}");
+        }
         assert_eq!(fields("unknown", json!({ "text": "x" })), ["message_type"]);
     }
 

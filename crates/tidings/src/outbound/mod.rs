@@ -51,6 +51,14 @@ pub struct Timeouts {
     pub total: Duration,
 }
 
+impl Timeouts {
+    /// The same for an exchange that as a whole has so much time, of which all may pass before the answer begins.
+    #[must_use]
+    pub const fn within(self, limit: Duration) -> Self {
+        Self { connect: self.connect, first_byte: limit, total: limit }
+    }
+}
+
 impl Default for Timeouts {
     fn default() -> Self {
         Self { connect: Duration::from_secs(5), first_byte: Duration::from_secs(15), total: Duration::from_secs(30) }
@@ -224,17 +232,30 @@ impl Outbound {
         self.send_up_to(request, MAX_ANSWER_BYTES).await
     }
 
+    /// The same within a limit that takes the place of this client's own; connecting keeps to its own.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer.
+    pub async fn send_within(&self, limit: Duration, request: Request) -> Result<Response, Error> {
+        self.exchange(request, MAX_ANSWER_BYTES, self.timeouts.within(limit)).await
+    }
+
     /// The same, and reads up to `most` bytes of the answer.
     ///
     /// # Errors
     ///
     /// If there is no answer.
     pub async fn send_up_to(&self, request: Request, most: usize) -> Result<Response, Error> {
+        self.exchange(request, most, self.timeouts).await
+    }
+
+    async fn exchange(&self, request: Request, most: usize, timeouts: Timeouts) -> Result<Response, Error> {
         self.judge(&request.url)?;
         let origin = origin(&request.url);
         let begun = Instant::now();
-        let mut answer = self.begin(request, &origin).await?;
-        let total = self.timeouts.total;
+        let mut answer = self.begin(request, &origin, timeouts).await?;
+        let total = timeouts.total;
         // What came with the head is read without a timer.
         match tokio::time::timeout_at(begun + total, self.body(&mut answer, &origin, most)).await {
             Ok(body) => {
@@ -255,10 +276,10 @@ impl Outbound {
     pub async fn open(&self, request: Request) -> Result<Begun, Error> {
         self.judge(&request.url)?;
         let origin = origin(&request.url);
-        self.begin(request, &origin).await
+        self.begin(request, &origin, self.timeouts).await
     }
 
-    async fn begin(&self, request: Request, origin: &str) -> Result<Begun, Error> {
+    async fn begin(&self, request: Request, origin: &str, timeouts: Timeouts) -> Result<Begun, Error> {
         let broken = |why: String| Error::Broken { origin: origin.to_owned(), why };
         let url = request.url;
         let mut sent = http::Request::new(Full::new(request.body));
@@ -275,7 +296,7 @@ impl Outbound {
         sent.headers_mut().entry(HOST).or_insert(host);
         sent.headers_mut().entry(USER_AGENT).or_insert(WHO_WE_ARE);
         sent.headers_mut().entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
-        let (first_byte, total) = (self.timeouts.connect + self.timeouts.first_byte, self.timeouts.total);
+        let (first_byte, total) = (timeouts.connect + timeouts.first_byte, timeouts.total);
         let (what, limit) = if first_byte <= total { ("begin to answer", first_byte) } else { (ANSWERING, total) };
         match tokio::time::timeout(limit, self.pool.request(origin, sent, || Uri::try_from(url.as_str()))).await {
             Ok(Ok((answer, line))) => {

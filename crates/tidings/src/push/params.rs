@@ -55,11 +55,7 @@ impl Params {
     /// A switch; anything but these words leaves it as it is by default.
     #[must_use]
     pub fn flag(&self, names: &[&str], default: bool) -> bool {
-        match self.get(names).map(str::to_ascii_lowercase).as_deref() {
-            Some("1" | "yes" | "true") => true,
-            Some("0" | "no" | "false") => false,
-            _ => default,
-        }
+        self.get(names).and_then(switch).unwrap_or(default)
     }
 
     /// The parts of a list with commas.
@@ -67,6 +63,16 @@ impl Params {
     pub fn list(&self, names: &[&str]) -> Vec<String> {
         let text = self.get(names).unwrap_or_default();
         text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(ToOwned::to_owned).collect()
+    }
+}
+
+/// Whether a word switches on or off, if it is one of those that do.
+#[must_use]
+pub fn switch(word: &str) -> Option<bool> {
+    match word.to_ascii_lowercase().as_str() {
+        "1" | "yes" | "true" => Some(true),
+        "0" | "no" | "false" => Some(false),
+        _ => None,
     }
 }
 

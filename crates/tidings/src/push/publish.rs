@@ -3,10 +3,11 @@
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::params::Params;
+use super::params::{Params, switch};
 use super::record::{Attachment, Content, is_topic};
 use super::refusal::Refusal;
 use crate::channel::Priority;
+use crate::channel::ntfy::RESERVED;
 
 /// ntfy's limit; it makes larger ones attachments, which we do not keep. S002-64
 pub const MESSAGE_BYTES: usize = 4096;
@@ -15,9 +16,6 @@ pub const JSON_BYTES: usize = 2 * MESSAGE_BYTES;
 /// What ntfy says for a message without a text.
 const EMPTY: &str = "triggered";
 const MOST_ACTIONS: usize = 3;
-/// ntfy's own pages: none can be a topic.
-const RESERVED: [&str; 10] =
-    ["docs", "static", "file", "app", "metrics", "account", "settings", "signup", "login", "v1"];
 
 /// A message that was read and found good.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +44,10 @@ pub fn from_text(topic: &str, params: &Params, body: &[u8]) -> Result<Draft, Ref
 pub fn from_json(params: &Params, body: &[u8]) -> Result<Draft, Refusal> {
     if body.len() > JSON_BYTES {
         return Err(Refusal::json_too_large(JSON_BYTES));
+    }
+    // What derives from serde would take a list for the fields in their order.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(Refusal::json("it must be an object"));
     }
     let mut fields: Fields = serde_json::from_slice(body).map_err(|error| Refusal::json(&error.to_string()))?;
     let topic = fields.topic.take().unwrap_or_default();
@@ -106,7 +108,10 @@ fn draft(topic: String, text: String, params: &Params, fields: Fields) -> Result
     let markdown = fields.markdown.unwrap_or(false)
         || params.flag(&["x-markdown", "markdown", "md"], false)
         || params.get(&["content-type"]).is_some_and(|kind| kind.to_ascii_lowercase().starts_with("text/markdown"));
-    let cache = fields.cache.map_or_else(|| params.flag(&["x-cache", "cache"], true), |text| text != "no");
+    let cache = match fields.cache {
+        Some(text) => switch(&text).unwrap_or(true),
+        None => params.flag(&["x-cache", "cache"], true),
+    };
     let content = Content {
         title: pick(fields.title, &["x-title", "title", "ti", "t"]),
         message: if text.is_empty() { EMPTY.to_owned() } else { text },

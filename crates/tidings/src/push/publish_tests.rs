@@ -44,6 +44,17 @@ fn json_wins_over_headers_which_add_to_it() {
     assert_eq!(draft.content.tags, ["x"]);
 }
 
+// S002-68: the same words in JSON as in a header.
+#[test]
+fn what_is_not_to_be_kept_is_said_alike_everywhere() {
+    for (word, keep) in [("no", false), ("No", false), ("false", false), ("0", false), ("yes", true), ("1", true)] {
+        let body = json!({ "topic": "ops", "message": "M", "cache": word });
+        assert_eq!(from_json(&params(&[], ""), body.to_string().as_bytes()).unwrap().keep, keep, "{word}");
+        assert_eq!(from_text("ops", &params(&[("x-cache", word)], ""), b"M").unwrap().keep, keep, "{word}");
+    }
+    assert_eq!(code(from_json(&params(&[], ""), b" [\"ops\", \"M\"]")), 40017);
+}
+
 #[test]
 fn what_ntfy_refuses_is_refused_with_its_code() {
     let text = |headers: &[(&'static str, &str)], query: &str| code(from_text("ops", &params(headers, query), b"x"));

@@ -116,7 +116,7 @@ impl Filter {
     fn read(params: &Params) -> Result<Self, Refusal> {
         let text = |names: &[&str]| params.get(names).map(ToOwned::to_owned);
         let priorities = params.list(&["x-priority", "priority", "prio", "p"]);
-        let priorities = priorities.iter().map(|text| text.parse().map(Priority::number));
+        let priorities = priorities.iter().map(|text| text.to_ascii_lowercase().parse().map(Priority::number));
         Ok(Self {
             id: text(&["x-id", "id"]),
             message: text(&["x-message", "message", "m"]),

@@ -128,7 +128,7 @@ async fn filters_all_have_to_fit() {
     let draft = Draft { topic: "a".to_owned(), content, keep: true };
     let id = push.publish(push.new_id(), draft, "c").await.unwrap().id.clone();
     publish(&push, "a", "other").await;
-    for query in [&format!("id={id}"), "message=Hi", "title=T", "priority=high,5", "tags=x,y", "title=T&p=4"] {
+    for query in [&format!("id={id}"), "message=Hi", "title=T", "priority=High,5", "tags=x,y", "title=T&p=4"] {
         assert_eq!(polled(&push, "a", query).await, ["Hi"], "{query}");
     }
     assert_eq!(polled(&push, "a", "priority=3").await, ["other"]);

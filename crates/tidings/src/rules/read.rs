@@ -369,7 +369,7 @@ impl Reader<'_> {
         if template.is_fixed()
             && let Err(why) = values::topic(template.source())
         {
-            self.wrong(field, why);
+            self.wrong_by_now(field, why);
         }
         Some(template)
     }

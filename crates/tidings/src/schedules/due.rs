@@ -102,6 +102,29 @@ mod tests {
         assert_eq!((all.len(), all[99].0.as_str()), (MOST_MISSED, "2026-03-31T12:00:00Z"));
     }
 
+    // S002-66: what is made up for is what would have run, once for each.
+    #[test]
+    fn what_was_missed_over_a_change_of_the_clocks_is_what_would_have_run() {
+        let runs = |cron, missed, done_until: &str, now: &str| {
+            let said = Said { cron: Some(cron), timezone: "Europe/Berlin", every: None, at: None };
+            let timing = Timing::read(said, Timestamp::UNIX_EPOCH).unwrap();
+            match due(&timing, missed, at(done_until), Timestamp::MIN, at(now)) {
+                Due::Ticks(ticks) => ticks.iter().map(|tick| tick.at.to_string()).collect::<Vec<_>>(),
+                Due::GoBack => panic!("back"),
+            }
+        };
+        let spring = |cron, missed| runs(cron, missed, "2026-03-28T12:00:00Z", "2026-03-29T12:00:00Z");
+        let autumn = |cron, missed| runs(cron, missed, "2026-10-24T12:00:00Z", "2026-10-25T12:00:00Z");
+        assert_eq!(spring("15,45 2 * * *", Missed::All), ["2026-03-29T01:00:00Z"]);
+        assert_eq!(spring("0 2,3 * * *", Missed::All), ["2026-03-29T01:00:00Z"]);
+        assert_eq!(spring("15,45 2 * * *", Missed::Once), ["2026-03-29T01:00:00Z"]);
+        assert_eq!(autumn("15,45 2 * * *", Missed::All), ["2026-10-25T00:15:00Z", "2026-10-25T00:45:00Z"]);
+        assert_eq!(autumn("0 2,3 * * *", Missed::All), ["2026-10-25T00:00:00Z", "2026-10-25T02:00:00Z"]);
+        assert_eq!(autumn("15,45 2 * * *", Missed::Once), ["2026-10-25T00:45:00Z"]);
+        // While the hour comes for the second time, nothing is due.
+        assert!(runs("15,45 2 * * *", Missed::All, "2026-10-25T00:45:00Z", "2026-10-25T01:15:20Z").is_empty());
+    }
+
     #[test]
     fn a_clock_that_goes_back_far_takes_the_schedule_along() {
         let due = |now| due(&timing("15m"), Missed::Once, at("2026-03-01T12:00:00Z"), Timestamp::MIN, at(now));

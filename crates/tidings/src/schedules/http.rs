@@ -47,7 +47,9 @@ pub fn routes() -> Vec<Route> {
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
 struct ScheduleBody {
-    /// 5 fields, or 6 with seconds first.
+    /// 5 fields, or 6 with seconds first. When the clocks change: without `*` in minute and hour, a time that is left out
+    /// runs at the first moment after the change, several of them once, and one that comes twice runs the first time; else
+    /// the schedule follows the clock on the wall.
     cron: Option<String>,
     /// For `cron`: an IANA name. Default UTC.
     timezone: Option<String>,

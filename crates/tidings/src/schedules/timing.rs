@@ -1,18 +1,14 @@
 //! When a schedule is due: cron in a time zone, a steady interval, or one instant. Pure.
-//!
-//! Around a change of the clocks, cron follows what Vixie cron does: a fixed time that does not exist runs at the first
-//! moment after the gap, one that exists twice runs the first time, and `*` and steps follow the clock on the wall.
 
 use std::time::Duration;
 
-use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
-use jiff::fmt::temporal::Pieces;
 use jiff::tz::TimeZone;
 use tidings_core::envelope::FieldError;
-use tidings_core::time::{self, Timestamp};
+use tidings_core::time::Timestamp;
 
-use crate::config::duration;
+use super::calendar::Calendar;
+use crate::config::{duration, values};
 
 /// The longest interval.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
@@ -22,10 +18,7 @@ const ZONE: &str = "must be an IANA time zone like \"Europe/Berlin\"";
 /// When a schedule runs.
 #[derive(Debug, Clone)]
 pub enum Timing {
-    Cron {
-        cron: Box<Cron>,
-        zone: TimeZone,
-    },
+    Cron(Calendar),
     /// Every so many milliseconds, counted from an instant.
     Every {
         millis: i64,
@@ -66,17 +59,7 @@ impl Timing {
                 }
                 Err(error) => refuse("every", format!("must be a duration: {error}")),
             },
-            (None, None, Some(at)) => match time::read(at) {
-                Some(at) => Ok(Self::At(at)),
-                // It is written as an instant is, and there is none so far off.
-                None if at.parse::<Timestamp>().is_ok() => {
-                    refuse("at", format!("must have an offset from UTC of less than a day, not {at:?}"))
-                }
-                None if Pieces::parse(at).is_ok_and(|pieces| pieces.offset().is_some()) => {
-                    refuse("at", format!("must not be after 9999-12-30T22:00:00Z, as {at} is"))
-                }
-                None => refuse("at", format!("must be an instant like \"2027-01-01T08:00:00Z\", not {at:?}")),
-            },
+            (None, None, Some(at)) => values::instant(at).map(Self::At).or_else(|why| refuse("at", why)),
             _ => refuse("", "needs exactly one of `cron`, `every` and `at`".to_owned()),
         }
     }
@@ -85,10 +68,7 @@ impl Timing {
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match self {
-            Self::Cron { cron, zone } => {
-                let from = whole_second(after).to_zoned(zone.clone());
-                cron.find_next_occurrence(&from, false).ok().map(|next| next.timestamp())
-            }
+            Self::Cron(calendar) => calendar.next_after(after),
             Self::Every { millis, anchor } => {
                 let passed = after.as_millisecond().saturating_sub(anchor.as_millisecond()).div_euclid(*millis);
                 at_count(*anchor, *millis, passed.saturating_add(1).max(1))
@@ -101,10 +81,7 @@ impl Timing {
     #[must_use]
     pub fn last_until(&self, until: Timestamp) -> Option<Timestamp> {
         match self {
-            Self::Cron { cron, zone } => {
-                let from = whole_second(until).to_zoned(zone.clone());
-                cron.find_previous_occurrence(&from, true).ok().map(|last| last.timestamp())
-            }
+            Self::Cron(calendar) => calendar.last_until(until),
             Self::Every { millis, anchor } => {
                 let passed = until.as_millisecond().saturating_sub(anchor.as_millisecond()).div_euclid(*millis);
                 (passed >= 1).then(|| at_count(*anchor, *millis, passed)).flatten()
@@ -155,13 +132,9 @@ fn read_cron(text: &str, timezone: &str) -> Result<Timing, Vec<FieldError>> {
         errors.push(FieldError::new("timezone", ZONE));
     });
     match (cron, zone) {
-        (Ok(cron), Ok(zone)) => Ok(Timing::Cron { cron: Box::new(cron), zone }),
+        (Ok(cron), Ok(zone)) => Ok(Timing::Cron(Calendar::new(cron, zone))),
         _ => Err(errors),
     }
-}
-
-fn whole_second(at: Timestamp) -> Timestamp {
-    Timestamp::from_second(at.as_nanosecond().div_euclid(1_000_000_000).try_into().unwrap_or(0)).unwrap_or(at)
 }
 
 fn at_count(anchor: Timestamp, millis: i64, count: i64) -> Option<Timestamp> {

@@ -13,33 +13,118 @@ fn next(timing: &Timing, after: &str, most: usize) -> Vec<String> {
     timing.upcoming(at(after), most).iter().map(ToString::to_string).collect()
 }
 
-// S002-66: 02:30 does not exist on 2026-03-29 in Berlin.
-#[test]
-fn in_the_gap_a_fixed_time_runs_once_right_after_it() {
-    let daily = cron("30 2 * * *", "Europe/Berlin");
-    let runs = next(&daily, "2026-03-28T00:00:00Z", 3);
-    assert_eq!(runs, ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
+/// A night in Berlin: from 23:00 to 05:00 UTC, which holds either change of the clocks.
+fn night(text: &str, evening: &str) -> Vec<String> {
+    let (from, until) = (at(&format!("{evening}T22:59:59Z")), at(&format!("{evening}T23:00:00Z")));
+    let until = until + jiff::SignedDuration::from_hours(6);
+    let timing = cron(text, "Europe/Berlin");
+    let forth: Vec<_> = timing.upcoming(from, 1000).into_iter().take_while(|run| *run <= until).collect();
+    assert_eq!(timing.latest(from, until, 1000), forth, "{text}: back and forth");
+    forth.iter().map(|run| run.to_string()[11..16].to_owned()).collect()
 }
 
-// S002-66: 02:30 is twice on 2026-10-25 in Berlin.
+// S002-66: from 02:00 to 03:00 there is nothing on 2026-03-29 in Berlin. What falls there runs once, right after it.
 #[test]
-fn in_the_overlap_a_fixed_time_runs_the_first_time_only() {
-    let daily = cron("30 2 * * *", "Europe/Berlin");
-    let runs = next(&daily, "2026-10-24T12:00:00Z", 2);
-    assert_eq!(runs, ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]);
-    let quarterly = cron("*/30 * * * *", "Europe/Berlin");
-    let runs = next(&quarterly, "2026-10-24T23:45:00Z", 6);
-    assert_eq!(
-        runs,
-        [
-            "2026-10-25T00:00:00Z",
-            "2026-10-25T00:30:00Z",
-            "2026-10-25T01:00:00Z",
-            "2026-10-25T01:30:00Z",
-            "2026-10-25T02:00:00Z",
-            "2026-10-25T02:30:00Z"
-        ]
-    );
+fn in_the_gap_fixed_times_run_once_right_after_it() {
+    for (text, runs) in [
+        ("30 2 * * *", &["01:00"][..]),
+        ("15,45 2 * * *", &["01:00"]),
+        ("0 2,3 * * *", &["01:00"]),
+        ("0 1-4 * * *", &["00:00", "01:00", "02:00"]),
+        ("30 1-3 * * *", &["00:30", "01:00", "01:30"]),
+        ("0 0-6/2 * * *", &["23:00", "01:00", "02:00", "04:00"]),
+        ("30,40 15,45 2 * * *", &["01:00"]),
+        ("*/20 30 2 * * *", &["01:00"]),
+        ("30 2 * 3 SUN#L", &["01:00"]),
+        ("30 2 28 3 *", &[]),
+        ("0 3 * * *", &["01:00"]),
+    ] {
+        assert_eq!(night(text, "2026-03-28"), runs, "{text}");
+    }
+    // The day before and the day after are as ever.
+    let runs = next(&cron("15,45 2 * * *", "Europe/Berlin"), "2026-03-28T01:30:00Z", 3);
+    assert_eq!(runs, ["2026-03-28T01:45:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:15:00Z"]);
+    // A whole day was left out in Samoa, where 2011-12-30 never came.
+    let runs = next(&cron("0 9,17 * * *", "Pacific/Apia"), "2011-12-29T19:00:00Z", 3);
+    assert_eq!(runs, ["2011-12-30T03:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T19:00:00Z"]);
+}
+
+// S002-66: from 02:00 to 03:00 everything is twice on 2026-10-25 in Berlin.
+#[test]
+fn in_the_overlap_fixed_times_run_the_first_time_only() {
+    for (text, runs) in [
+        ("30 2 * * *", &["00:30"][..]),
+        ("15,45 2 * * *", &["00:15", "00:45"]),
+        ("0 2,3 * * *", &["00:00", "02:00"]),
+        ("0 1-4 * * *", &["23:00", "00:00", "02:00", "03:00"]),
+        ("0 0-6/2 * * *", &["00:00", "03:00", "05:00"]),
+        ("0 3 * * *", &["02:00"]),
+    ] {
+        assert_eq!(night(text, "2026-10-24"), runs, "{text}");
+    }
+}
+
+// S002-66: `*` and its steps follow the clock on the wall.
+#[test]
+fn what_is_not_fixed_follows_the_clock_on_the_wall() {
+    for (text, spring, autumn) in [
+        ("*/30 2 * * *", &[][..], &["00:00", "00:30", "01:00", "01:30"][..]),
+        ("0 */2 * * *", &["23:00", "02:00", "04:00"], &["00:00", "01:00", "03:00", "05:00"]),
+        (
+            "@hourly",
+            &["23:00", "00:00", "01:00", "02:00", "03:00", "04:00", "05:00"],
+            &["23:00", "00:00", "01:00", "02:00", "03:00", "04:00", "05:00"],
+        ),
+    ] {
+        assert_eq!(night(text, "2026-03-28"), spring, "{text}");
+        assert_eq!(night(text, "2026-10-24"), autumn, "{text}");
+    }
+    for evening in ["2026-03-28", "2026-10-24"] {
+        assert_eq!(night("*/15 * * * *", evening).len(), 25);
+    }
+    // Only an hour that is never there: it never comes.
+    assert!(cron("*/15 2 * 3 SUN#L", "Europe/Berlin").next_after(at("2026-03-01T00:00:00Z")).is_none());
+}
+
+// What is told ahead is what comes, from whichever moment of the hours around a change it is told.
+#[test]
+fn from_every_minute_around_a_change_back_and_forth_agree() {
+    for (zone, from) in [
+        ("Europe/Berlin", "2027-03-27T22:00:05Z"),
+        ("Europe/Berlin", "2027-10-30T22:00:05Z"),
+        ("America/New_York", "2027-03-14T04:00:05Z"),
+        ("America/New_York", "2027-11-07T03:00:05Z"),
+        ("Australia/Lord_Howe", "2027-04-03T13:00:05Z"),
+        ("Australia/Lord_Howe", "2027-10-02T13:00:05Z"),
+        ("America/Havana", "2027-03-14T03:00:05Z"),
+    ] {
+        for text in [
+            "30 1 * * *",
+            "15,45 2 * * *",
+            "0 1-4 * * *",
+            "59 59 1,2 * * *",
+            "0 0 * * *",
+            "*/15 * * * *",
+            "5 */2 * * *",
+        ] {
+            let timing = cron(text, zone);
+            let begin = at(from);
+            let runs = timing.upcoming(begin, 100);
+            for minutes in 0..480 {
+                let now = begin + jiff::SignedDuration::from_mins(minutes);
+                let told = runs.iter().find(|run| **run > now).copied();
+                assert_eq!(timing.next_after(now), told, "{text} {zone} after {now}");
+                let last = runs.iter().rfind(|run| **run <= now).copied();
+                let found = timing.last_until(now).filter(|run| *run > begin);
+                assert_eq!(found, last, "{text} {zone} until {now}");
+            }
+            // At the very moment of a run, it is the last one and no longer the next.
+            for pair in runs.windows(2) {
+                assert_eq!(timing.last_until(pair[0]), Some(pair[0]), "{text} {zone}");
+                assert_eq!(timing.next_after(pair[0]), Some(pair[1]), "{text} {zone}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -65,6 +150,8 @@ fn back_and_forth_agree_over_a_year_with_its_clock_changes() {
         ("0 0 3 * * *", "Europe/Berlin"),
         ("*/30 * * * *", "Europe/Berlin"),
         ("15 1-3 * * *", "America/New_York"),
+        ("15 * * * *", "America/New_York"),
+        ("0 2,3 * * *", "Europe/Berlin"),
         ("0 */2 * * 1-5", "Australia/Lord_Howe"),
         ("0 0 * * *", "America/Sao_Paulo"),
         ("59 23 L * *", "UTC"),

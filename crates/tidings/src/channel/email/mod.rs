@@ -222,8 +222,17 @@ pub fn mailbox(text: &str) -> Option<Mailbox> {
     if text.chars().any(ends_a_line) {
         return None;
     }
-    let mailbox: Mailbox = text.trim().parse().ok()?;
+    let Mailbox { name, email } = text.trim().parse().ok()?;
+    let mailbox = Mailbox::new(name, in_ascii(email)?);
     is_plain(&mailbox.email).then_some(mailbox)
+}
+
+/// The same address with its domain as DNS has it: few mail servers take it in another script.
+fn in_ascii(address: Address) -> Option<Address> {
+    if address.domain().is_ascii() {
+        return Some(address);
+    }
+    Address::new(address.user(), idna::domain_to_ascii(address.domain()).ok()?).ok()
 }
 
 /// Without quotes, blanks or brackets, which are legal in an address, and which nobody has.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use lettre::message::header::{From, Headers};
+use lettre::message::{Mailbox, Mailboxes};
 use serde::Deserialize;
 use serde_json::json;
 use tidings_core::time::Timestamp;
@@ -12,7 +14,7 @@ use super::super::{answer, one_line, quote};
 use super::{Copy, Outcome, Report, late};
 use crate::aws::{Credentials, Service};
 use crate::config::email::Email;
-use crate::outbound::{Outbound, Request, Response, trace};
+use crate::outbound::{Error, Outbound, Request, Response, trace};
 
 const PATH: &str = "/v2/email/outbound-emails";
 /// These say "later", whatever their status.
@@ -60,11 +62,10 @@ impl Client {
         report: &mut Report,
     ) {
         for (recipient, copy) in copies {
-            let sending = self.outbound.send(self.request(&copy, now));
-            let outcome = match tokio::time::timeout(timeout, sending).await {
-                Ok(Ok(response)) => self.outcome(&response, now),
-                Ok(Err(error)) => error.into(),
-                Err(_) => late(timeout),
+            let outcome = match self.outbound.send_within(timeout, self.request(&copy, now)).await {
+                Ok(response) => self.outcome(&response, now),
+                Err(Error::Timeout { limit, .. }) if limit == timeout => late(timeout),
+                Err(error) => error.into(),
             };
             report.add(recipient, outcome);
         }
@@ -72,7 +73,7 @@ impl Client {
 
     fn request(&self, copy: &Copy, now: Timestamp) -> Request {
         let body = json!({
-            "FromEmailAddress": copy.from.to_string(),
+            "FromEmailAddress": encoded(&copy.from),
             "Destination": { "ToAddresses": [copy.to.email.to_string()] },
             "Content": { "Raw": { "Data": STANDARD.encode(&copy.bytes) } },
         })
@@ -104,6 +105,14 @@ impl Client {
             Outcome::Reject { error, code: Some(status), disable_target: false }
         }
     }
+}
+
+/// As a header has it, on one line: SES takes a name beyond ASCII only as RFC 2047 writes it.
+fn encoded(from: &Mailbox) -> String {
+    let mut headers = Headers::new();
+    headers.set(From::from(Mailboxes::from(from.clone())));
+    let header = headers.to_string().replace("\r\n", "");
+    header.trim_start_matches("From:").trim().to_owned()
 }
 
 #[derive(Default, Deserialize)]

@@ -17,6 +17,9 @@ use super::super::quote;
 use super::{Copy, Outcome, Report, late};
 use crate::config::Secret;
 
+const NO_SMTPUTF8: &str =
+    "an address has letters beyond ASCII before the `@`, and the mail server does not take such (SMTPUTF8)";
+
 /// How the connection is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tls {
@@ -130,7 +133,11 @@ impl Client {
     async fn send_one(&self, connection: &mut AsyncSmtpConnection, copy: &Copy) -> Result<Outcome, Outcome> {
         let envelope = Envelope::new(Some(copy.from.email.clone()), vec![copy.to.email.clone()])
             .map_err(|error| Outcome::reject(error.to_string()))?;
-        let response = connection.send(&envelope, &copy.bytes).await.map_err(|error| self.outcome(&error))?;
+        let is_ascii = [&copy.from, &copy.to].into_iter().all(|mailbox| mailbox.email.user().is_ascii());
+        let response = connection.send(&envelope, &copy.bytes).await.map_err(|error| match error {
+            error if error.is_client() && !is_ascii => Outcome::reject(NO_SMTPUTF8),
+            error => self.outcome(&error),
+        })?;
         let said = response.message().next().unwrap_or_default();
         Ok(Outcome::Delivered { id: None, detail: format!("{} {}", response.code(), quote(said, &self.secrets())) })
     }

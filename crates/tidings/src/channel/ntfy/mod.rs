@@ -1,6 +1,7 @@
 //! ntfy: push messages through any ntfy server, ours included. Published as JSON, so that no text ends up in a header.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -21,6 +22,11 @@ const MAX_MESSAGE_BYTES: usize = 4096;
 /// ntfy reads twice the message limit of a JSON body.
 const MAX_BODY_BYTES: usize = 2 * MAX_MESSAGE_BYTES;
 const MAX_TITLE_CHARS: usize = 250;
+/// Pages of an ntfy server, of ours as of any other: none can be a topic.
+pub const RESERVED: [&str; 10] =
+    ["docs", "static", "file", "app", "metrics", "account", "settings", "signup", "login", "v1"];
+/// Why not.
+pub const KEPT: &str = "must not be a name that ntfy servers keep for themselves";
 
 /// The push server in this process. It is called without a detour over the network, and so needs no token.
 #[async_trait]
@@ -60,13 +66,18 @@ impl Sender {
         Self::BuiltIn(server)
     }
 
-    /// Publishes the notice once.
+    /// Publishes the notice once, within the client's own limits.
     pub async fn send(&self, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
+        self.send_within(None, notice, topic, now).await
+    }
+
+    /// The same, and a limit takes the place of the client's.
+    pub async fn send_within(&self, limit: Option<Duration>, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
         if !is_topic(topic) {
             return Outcome::reject("the topic must be 1 to 64 letters, digits, `_` or `-`");
         }
         match self {
-            Self::Remote(remote) => remote.send(notice, topic, now).await,
+            Self::Remote(remote) => remote.send(limit, notice, topic, now).await,
             Self::BuiltIn(server) => {
                 let (bounded, _) = bounded(notice, topic);
                 server.publish(bounded.publish(), notice.message_id, &notice.correlation_id).await
@@ -76,13 +87,17 @@ impl Sender {
 }
 
 impl Remote {
-    async fn send(&self, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
+    async fn send(&self, limit: Option<Duration>, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
         let Some(headers) = self.headers(notice) else {
             return Outcome::reject("the ntfy token does not fit in a header");
         };
         let body = body(notice, topic);
         let request = Request { method: Method::POST, url: self.server.clone(), headers, body };
-        match self.outbound.send(request).await {
+        let answered = match limit {
+            Some(limit) => self.outbound.send_within(limit, request).await,
+            None => self.outbound.send(request).await,
+        };
+        match answered {
             Ok(response) => self.outcome(&response, now),
             Err(error) => error.into(),
         }

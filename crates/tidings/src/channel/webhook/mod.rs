@@ -2,6 +2,8 @@
 
 pub mod signature;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -54,8 +56,19 @@ impl Sender {
         Self { outbound }
     }
 
-    /// Sends the notice once.
+    /// Sends the notice once, within the client's own limits.
     pub async fn send(&self, notice: &Notice, target: &Target, now: Timestamp) -> Outcome {
+        self.send_within(None, notice, target, now).await
+    }
+
+    /// The same, and a limit takes the place of the client's.
+    pub async fn send_within(
+        &self,
+        limit: Option<Duration>,
+        notice: &Notice,
+        target: &Target,
+        now: Timestamp,
+    ) -> Outcome {
         let id = notice.message_id.to_string();
         let call = Call {
             id: &id,
@@ -65,11 +78,11 @@ impl Sender {
             headers: HeaderMap::new(),
             body: body(notice),
         };
-        self.call(call, target, now).await
+        self.call(limit, call, target, now).await
     }
 
     /// Sends any body once.
-    pub async fn call(&self, call: Call<'_>, target: &Target, now: Timestamp) -> Outcome {
+    pub async fn call(&self, limit: Option<Duration>, call: Call<'_>, target: &Target, now: Timestamp) -> Outcome {
         let url = match self.outbound.check(&target.url) {
             Ok(url) => url,
             Err(error) => return error.into(),
@@ -79,7 +92,11 @@ impl Sender {
             Err(why) => return Outcome::reject(why),
         };
         let request = Request { method: Method::POST, url, headers, body: call.body };
-        match self.outbound.send(request).await {
+        let answered = match limit {
+            Some(limit) => self.outbound.send_within(limit, request).await,
+            None => self.outbound.send(request).await,
+        };
+        match answered {
             Ok(response) => outcome(response.status, &response.headers, now),
             Err(error) => error.into(),
         }

@@ -139,7 +139,7 @@ pub fn read_target(channel: &str, fields: &Map<String, Value>) -> Result<Target,
                 Ok(given) => secret = given,
                 Err(why) => errors.push(FieldError::new("target.secret", why)),
             }
-            let url = match text("url").map(|url| (url, values::url(url, &["http", "https"]))) {
+            let url = match text("url").map(|url| (url, values::callable(url))) {
                 Some((url, Ok(()))) => json!({ "url": url }),
                 Some((_, Err(why))) => {
                     errors.push(FieldError::new("target.url", why));

@@ -22,7 +22,7 @@ use crate::tickets::Tickets;
 
 /// The longest attempt: an e-mail to many recipients.
 pub const LONGEST: Duration = Duration::from_secs(600);
-/// Each copy keeps to its own limit; this is for what is between them.
+/// Each exchange keeps to its own limit, and says who was late; this is for what is around it.
 const SPARE: Duration = Duration::from_secs(5);
 
 /// What a channel that cannot be set up answers: a sentence for the operator.
@@ -107,19 +107,19 @@ impl Senders {
             // Mails and webhooks take more room than a push, of which there are many at the same time.
             return Box::pin(self.mail(message, timeout, now)).await;
         }
-        let sending = tokio::time::timeout(timeout, self.send(message, now));
+        let keeps_to_it = ["ntfy", "webhook"].contains(&message.channel.as_str());
+        let limit = if keeps_to_it { timeout + SPARE } else { timeout };
+        let sending = tokio::time::timeout(limit, self.send_within(message, timeout, now));
         let late = || Outcome::retry(format!("took longer than {} s", timeout.as_secs_f64())).into();
         sending.await.unwrap_or_else(|_| late())
     }
 
-    /// The same for as long as it takes.
-    pub async fn send(&self, message: &Message, now: Timestamp) -> Sent {
+    async fn send_within(&self, message: &Message, timeout: Duration, now: Timestamp) -> Sent {
         let notice = message.notice(&self.public_url);
         match message.channel.as_str() {
-            "email" => Box::pin(self.mail(message, LONGEST, now)).await,
             "ntfy" => {
                 let topic = message.target.get("topic").and_then(Value::as_str).unwrap_or_default();
-                self.push(&notice, topic, now).await.into()
+                self.push(&notice, topic, timeout, now).await.into()
             }
             // Without its signature nobody would believe it.
             "webhook" if message.lost_secret.is_some() => {
@@ -129,8 +129,8 @@ impl Senders {
                 let url = message.target.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
                 let target = webhook::Target { url, secrets: message.secret.iter().cloned().collect() };
                 match message.message_type.as_str() {
-                    push::MESSAGE_TYPE => Box::pin(self.deliver(message, &target, now)).await.into(),
-                    _ => Box::pin(self.call(&notice, &target, now)).await.into(),
+                    push::MESSAGE_TYPE => Box::pin(self.deliver(message, &target, timeout, now)).await.into(),
+                    _ => Box::pin(self.call(&notice, &target, timeout, now)).await.into(),
                 }
             }
             "ticket" => match &self.ticket {
@@ -153,22 +153,22 @@ impl Senders {
         }
     }
 
-    pub async fn push(&self, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
+    pub async fn push(&self, notice: &Notice, topic: &str, timeout: Duration, now: Timestamp) -> Outcome {
         match &self.ntfy {
-            Ok(sender) => sender.send(notice, topic, now).await,
+            Ok(sender) => sender.send_within(Some(timeout), notice, topic, now).await,
             Err(why) => Outcome::reject(why),
         }
     }
 
-    pub async fn call(&self, notice: &Notice, target: &webhook::Target, now: Timestamp) -> Outcome {
+    pub async fn call(&self, notice: &Notice, target: &webhook::Target, timeout: Duration, now: Timestamp) -> Outcome {
         match &self.webhook {
-            Ok(sender) => sender.send(notice, target, now).await,
+            Ok(sender) => sender.send_within(Some(timeout), notice, target, now).await,
             Err(why) => Outcome::reject(why),
         }
     }
 
     /// A message of a push subscription: its body as it was sent.
-    async fn deliver(&self, message: &Message, target: &webhook::Target, now: Timestamp) -> Outcome {
+    async fn deliver(&self, message: &Message, target: &webhook::Target, timeout: Duration, now: Timestamp) -> Outcome {
         let sender = match &self.webhook {
             Ok(sender) => sender,
             Err(why) => return Outcome::reject(why),
@@ -182,12 +182,17 @@ impl Senders {
             headers: push::headers_of(&message.payload),
             body,
         };
-        sender.call(call, target, now).await
+        sender.call(Some(timeout), call, target, now).await
     }
 
-    pub async fn copies(&self, notice: &Notice, to: &[String], now: Timestamp) -> email::Report {
+    /// One copy to each, which may take that long.
+    pub async fn copies(&self, notice: &Notice, to: &[String], timeout: Duration, now: Timestamp) -> email::Report {
         match &self.email {
-            Ok(sender) => sender.send(notice, to, now).await,
+            Ok(sender) => {
+                let mut report = email::Report::default();
+                sender.send_within(timeout, notice, to, now, &mut report).await;
+                report
+            }
             Err(why) => refused(to, why),
         }
     }

@@ -4,13 +4,13 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use tidings_core::message::{CANCELLED, Input, Status};
+use tidings_core::message::{Input, Status};
 use tidings_store::{Error, Key, Write};
 use uuid::Uuid;
 
 use super::create::{Seed, created, created_by, request_ids};
 use super::shapes::CancelAnswer;
-use super::view::MessageView;
+use super::view::{MessageView, is_cancelled};
 use super::{read, unknown};
 use crate::app::Services;
 use crate::audit::Action;
@@ -25,7 +25,7 @@ use crate::tokens::Caller;
 /// Messages that one call by a key cancels, about; repeated, it goes on.
 const MOST_CANCELLED: usize = 10_000;
 /// Of those that were not cancelled, how many are named.
-const MOST_TOO_LATE: usize = 100;
+const MOST_NAMED: usize = 100;
 /// How often a message that changes meanwhile is looked at.
 const TRIES: usize = 5;
 
@@ -104,7 +104,7 @@ pub(super) async fn cancel(
     // The same request come again finds what it did.
     if seed.is_some_and(|Extension(seed)| seed.claim().is_again)
         && let Some(stored) = services.messages.get(&id).await?
-        && stored.message.delivery.error_message.as_deref() == Some(CANCELLED)
+        && is_cancelled(&stored.message)
     {
         return Ok(Json(StatusCode::OK, MessageView::from(&stored.message)).into_response());
     }
@@ -121,6 +121,9 @@ pub async fn call_off(
 ) -> Result<Message, Problem> {
     let _hold = services.messages.holds.hold(id).await;
     let stored = services.messages.get(id).await?.ok_or_else(unknown)?;
+    if is_cancelled(&stored.message) {
+        return Err(Problem::conflict("the message is cancelled already"));
+    }
     let transition = services.messages.transition(&stored, Input::Cancelled, services.clock.now(), |_| {});
     let transition = transition.map_err(|refused| match refused {
         Refused::Conflict(conflict) => Problem::conflict(conflict.to_string()),
@@ -147,7 +150,8 @@ pub(super) async fn cancel_by_key(
     let key = read::cancel_key(&body.object()?).map_err(|error| Problem::invalid(vec![error]))?;
     let key = key.ok_or_else(|| Problem::invalid_field("key", "is required"))?;
     let messages = &services.messages;
-    let mut answer = CancelAnswer { cancelled: Vec::new(), too_late: Vec::new(), more: false };
+    let mut answer =
+        CancelAnswer { cancelled: Vec::new(), already_cancelled: Vec::new(), too_late: Vec::new(), more: false };
     // Before what is cancelled now is among them.
     let (ended, _) = messages.of_key(&key, true, None).await?;
     let mut after = None;
@@ -155,10 +159,10 @@ pub(super) async fn cancel_by_key(
         let (page, next) = messages.of_key(&key, false, after).await?;
         for stored in page {
             let id = stored.message.message_id.clone();
-            if cancel_one(&services, &caller, &correlation, &key, stored).await? {
-                answer.cancelled.push(id);
-            } else if answer.too_late.len() < MOST_TOO_LATE {
-                answer.too_late.push(id);
+            match cancel_one(&services, &caller, &correlation, &key, stored).await? {
+                Called::Off => answer.cancelled.push(id),
+                Called::Before => name(&mut answer.already_cancelled, id),
+                Called::TooLate => name(&mut answer.too_late, id),
             }
         }
         after = next;
@@ -167,32 +171,51 @@ pub(super) async fn cancel_by_key(
             break;
         }
     }
-    let room = MOST_TOO_LATE.saturating_sub(answer.too_late.len());
-    answer.too_late.extend(ended.into_iter().take(room).map(|stored| stored.message.message_id));
-    if answer.cancelled.is_empty() && answer.too_late.is_empty() {
+    for Stored { message, .. } in ended {
+        let list = if is_cancelled(&message) { &mut answer.already_cancelled } else { &mut answer.too_late };
+        name(list, message.message_id);
+    }
+    if answer.cancelled.is_empty() && answer.already_cancelled.is_empty() && answer.too_late.is_empty() {
         return Err(Problem::not_found("there is no message of this key, or it has expired"));
     }
     Ok(Json(StatusCode::OK, answer))
 }
 
-/// Whether a message was called off; else it is too late for that.
+/// Of those that were not cancelled now, not all are named.
+fn name(list: &mut Vec<String>, id: String) {
+    if list.len() < MOST_NAMED {
+        list.push(id);
+    }
+}
+
+/// What came of calling a message off.
+enum Called {
+    Off,
+    /// It was cancelled already.
+    Before,
+    TooLate,
+}
+
 async fn cancel_one(
     services: &Services,
     caller: &Caller,
     correlation: &CorrelationId,
     key: &str,
     stored: Stored,
-) -> Result<bool, Problem> {
+) -> Result<Called, Problem> {
     let messages = &services.messages;
     let id = stored.message.message_id.clone();
     let _hold = messages.holds.hold(&id).await;
     let mut known = Some(stored);
     for _ in 0..TRIES {
-        let Some(stored) = known else { return Ok(false) };
+        let Some(stored) = known else { return Ok(Called::TooLate) };
+        if is_cancelled(&stored.message) {
+            return Ok(Called::Before);
+        }
         let transition = match messages.transition_of(Box::new(stored), Input::Cancelled, services.clock.now(), |_| {})
         {
             Ok(transition) => transition,
-            Err(Refused::Conflict(_)) => return Ok(false),
+            Err(Refused::Conflict(_)) => return Ok(Called::TooLate),
             Err(Refused::Store(error)) => return Err(error.into()),
         };
         let action = Action::new("message.cancel", "message", &id).details(serde_json::json!({ "key": key }));
@@ -200,12 +223,12 @@ async fn cancel_one(
         match services.audit.record_with(&caller.name(), &correlation.0, action, writes).await {
             Ok(_) => {
                 services.metrics.tally.failed();
-                return Ok(true);
+                return Ok(Called::Off);
             }
             // It was put off, or in line: that is no reason to send it.
             Err(Error::Conflict { .. }) => known = messages.get(&id).await?,
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(false)
+    Ok(Called::TooLate)
 }

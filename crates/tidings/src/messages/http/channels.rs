@@ -120,10 +120,12 @@ async fn test(
     let fields = if body.0.is_empty() { Map::new() } else { body.object()? };
     let now = services.clock.now();
     let notice = notice(&services, &correlation.0, now);
+    // A test has the time that a message would have.
+    let timeout = services.messages.policies.of(&name, &notice.message_type).timeout;
     let answer = match name.as_str() {
         "email" => {
             let to = recipients(&fields)?;
-            let report = services.senders.copies(&notice, &to, now).await;
+            let report = services.senders.copies(&notice, &to, timeout, now).await;
             let mut answer = TestAnswer::of(&name, report.outcome());
             answer.recipients = report
                 .recipients
@@ -139,7 +141,7 @@ async fn test(
         "ntfy" => {
             let topic = text(&fields, "topic")?.unwrap_or(&services.config.ntfy.topic);
             values::topic(topic).map_err(|why| Problem::invalid_field("topic", why))?;
-            TestAnswer::of(&name, services.senders.push(&notice, topic, now).await)
+            TestAnswer::of(&name, services.senders.push(&notice, topic, timeout, now).await)
         }
         "webhook" => {
             let url = text(&fields, "url")?.ok_or_else(|| Problem::invalid_field("url", "is required"))?.to_owned();
@@ -150,7 +152,7 @@ async fn test(
             }
             let secrets = secret.map(Secret::new).into_iter().collect();
             let target = webhook::Target { url, secrets };
-            TestAnswer::of(&name, services.senders.call(&notice, &target, now).await)
+            TestAnswer::of(&name, services.senders.call(&notice, &target, timeout, now).await)
         }
         "inbox" => {
             let user = text(&fields, "user")?.ok_or_else(|| Problem::invalid_field("user", "is required"))?;
@@ -158,7 +160,8 @@ async fn test(
         }
         "queue" | "ticket" => {
             let (target, _) = read_target(&name, &fields).map_err(bare)?;
-            let sent = services.senders.send(&message(&services, &name, target, &notice, now), now).await;
+            let message = message(&services, &name, target, &notice, now);
+            let sent = services.senders.attempt(&message, timeout, now).await;
             TestAnswer::of(&name, sent.outcome)
         }
         _ => {

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use tidings_core::envelope::{FieldError, check_name};
 use tidings_core::json;
 use tidings_core::limits::CORRELATION_CHARS;
-use tidings_core::time;
 
+use crate::config::values;
 use crate::http::{JsonText, Problem};
 use crate::messages::Request;
 
@@ -35,10 +35,11 @@ pub fn request(fields: &mut Map<String, Value>) -> Result<Request, Vec<FieldErro
     };
     let deliver_at = match fields.get("deliver_at") {
         None | Some(Value::Null) => None,
-        Some(at) => match at.as_str().and_then(time::read) {
-            Some(at) => Some(at),
-            None => refuse(&mut errors, "deliver_at", "must be a time as in \"2026-01-31T12:00:00Z\""),
+        Some(Value::String(at)) => match values::instant(at) {
+            Ok(at) => Some(at),
+            Err(why) => refuse(&mut errors, "deliver_at", why),
         },
+        Some(_) => refuse(&mut errors, "deliver_at", "must be a string like \"2026-01-31T12:00:00Z\""),
     };
     if errors.is_empty() {
         let payload = match fields.get_mut("payload") {

@@ -36,7 +36,10 @@ pub(super) struct CancelBody {
 pub(super) struct CancelAnswer {
     /// Those that are not sent any more.
     pub(super) cancelled: Vec<String>,
-    /// Those that cannot be called back: sent, failed, or on their way this very moment. The latest 100 of them.
+    /// Those that were cancelled before, among the latest 100 that have ended.
+    pub(super) already_cancelled: Vec<String>,
+    /// Those that cannot be called back: sent, failed, or on their way this very moment. Of what has
+    /// ended, the latest 100 are looked at.
     pub(super) too_late: Vec<String>,
     /// Whether there are more to be cancelled: one call cancels 10,000. Call again.
     pub(super) more: bool,

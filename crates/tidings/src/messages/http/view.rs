@@ -48,7 +48,8 @@ pub struct MessageView<'a> {
     rule: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     deliver_at: Option<String>,
-    /// While it waits.
+    /// While it waits for a time: not before this. Left out while it waits for its turn, or for a destination that is left
+    /// alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_attempt_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,9 +76,10 @@ pub struct MessageView<'a> {
 impl<'a> From<&'a Message> for MessageView<'a> {
     fn from(message: &'a Message) -> Self {
         let text = |at: Option<Timestamp>| at.map(iso_millis);
-        let waits = message.lease.is_none();
-        let due = message.due_at().filter(|_| waits);
         let delivery = &message.delivery;
+        // Whoever was due when he was put in line waits for no time that is known here.
+        let is_in_line = |due: Timestamp| delivery.status == Status::Queued && due <= message.updated_date;
+        let due = message.due_at().filter(|due| message.lease.is_none() && !is_in_line(*due));
         Self {
             message_id: &message.message_id,
             created_date: iso_millis(message.created_date),
@@ -113,12 +115,17 @@ impl<'a> From<&'a Message> for MessageView<'a> {
     }
 }
 
+/// Whether it was called off, which is a way to fail.
+pub(super) fn is_cancelled(message: &Message) -> bool {
+    message.delivery.error_message.as_deref() == Some(CANCELLED)
+}
+
 /// SX-07: what is not to go yet, what was called off, and what was given up have names of their own.
 fn state_of(message: &Message) -> &'static str {
     let delivery = &message.delivery;
     match delivery.status {
         Status::Created if message.deliver_at > message.created_date => "scheduled",
-        Status::Failed if delivery.error_message.as_deref() == Some(CANCELLED) => "cancelled",
+        Status::Failed if is_cancelled(message) => "cancelled",
         Status::Failed => "dead_lettered",
         status => status.as_str(),
     }

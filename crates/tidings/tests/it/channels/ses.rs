@@ -23,9 +23,13 @@ fn credentials() -> Credentials {
 }
 
 fn sender(server: &Server, credentials: Credentials) -> Sender {
+    sender_from(server, credentials, "Ops <ops@example.com>")
+}
+
+fn sender_from(server: &Server, credentials: Credentials, from: &str) -> Sender {
     let config = Email {
         transport: Transport::Ses,
-        from: "Ops <ops@example.com>".to_owned(),
+        from: from.to_owned(),
         region: Some("eu-west-1".to_owned()),
         endpoint: Some(server.url("/")),
         ..Email::default()
@@ -72,10 +76,28 @@ async fn each_recipient_gets_a_signed_call_with_the_whole_mail() {
     // SX-20, S002-69: the correlation id goes on, beside the signature.
     assert_eq!((&*asked[0].headers["x-correlation-id"], asked[0].headers["traceparent"].len()), ("c-17", 55));
     let body: serde_json::Value = serde_json::from_slice(&asked[1].body).unwrap();
+    assert_eq!(body["FromEmailAddress"], "Ops <ops@example.com>");
     assert_eq!(body["Destination"]["ToAddresses"], serde_json::json!(["b@example.net"]));
     let mail = STANDARD.decode(body["Content"]["Raw"]["Data"].as_str().unwrap()).unwrap();
     let mail = String::from_utf8(mail).unwrap();
     assert!(mail.contains("Subject: Disk full\r\n") && mail.contains("To: b@example.net\r\n"), "{mail}");
+}
+
+// S000-50: SES takes names beyond ASCII as RFC 2047 writes them, and domains as DNS has them.
+#[tokio::test]
+async fn what_is_not_ascii_is_encoded() {
+    let server = Server::start(amazon).await;
+    let sender = sender_from(&server, credentials(), "Störungsdienst für Häuser und Gärten <ops@bücher.example>");
+    let to = ["a@bücher.example".to_owned()];
+    let report = sender.send(&notice(), &to, now()).await;
+    assert_eq!(report.delivered(), to, "{report:?}");
+    let body: serde_json::Value = serde_json::from_slice(&server.asked()[0].body).unwrap();
+    let from = body["FromEmailAddress"].as_str().unwrap();
+    assert!(from.is_ascii() && from.starts_with("=?utf-8?b?") && !from.contains(['\r', '\n']), "{from}");
+    assert!(from.ends_with(" <ops@xn--bcher-kva.example>"), "{from}");
+    assert_eq!(body["Destination"]["ToAddresses"], serde_json::json!(["a@xn--bcher-kva.example"]));
+    let mail = STANDARD.decode(body["Content"]["Raw"]["Data"].as_str().unwrap()).unwrap();
+    assert!(String::from_utf8(mail).unwrap().contains("To: a@xn--bcher-kva.example\r\n"));
 }
 
 #[tokio::test]

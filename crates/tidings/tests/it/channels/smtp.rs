@@ -71,6 +71,19 @@ async fn each_recipient_has_its_own_outcome_and_nobody_gets_it_twice() {
     assert_eq!(sink.mails().len(), 0, "nobody who has it is mailed again");
 }
 
+// S000-50: few servers take more than ASCII in an address; a domain can always be written so.
+#[tokio::test]
+async fn a_domain_of_another_script_needs_nothing_special_of_the_server() {
+    let sink = Sink::start(&["--ascii"]);
+    let url = format!("smtp://127.0.0.1:{}?tls=none", sink.port);
+    let to = ["ok@bücher.example", "jürgen@example.net", "okay@example.net"].map(ToOwned::to_owned);
+    let report = sender(&url).send(&notice(), &to, now()).await;
+    assert_eq!(report.delivered(), ["ok@bücher.example", "okay@example.net"], "{report:?}");
+    assert_eq!(sink.mails()[0]["to"][0], "ok@xn--bcher-kva.example");
+    let Outcome::Reject { error, .. } = &report.recipients[1].1 else { panic!("{report:?}") };
+    assert!(error.contains("letters beyond ASCII before the `@`") && error.contains("SMTPUTF8"), "{error}");
+}
+
 // SX-20
 #[tokio::test]
 async fn no_text_becomes_a_header_a_command_or_a_second_mail() {

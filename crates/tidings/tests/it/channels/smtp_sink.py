@@ -55,6 +55,7 @@ class Handler:
 
 async def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--ascii", action="store_true")
     parser.add_argument("--auth")
     parser.add_argument("--cert")
     parser.add_argument("--starttls", action="store_true")
@@ -74,7 +75,7 @@ async def main():
         settings = {"tls_context": context, "require_starttls": True} if options.starttls else {}
         if options.auth:
             settings |= {"authenticator": check, "auth_required": True, "auth_require_tls": False}
-        return SMTP(Handler(), hostname="sink", enable_SMTPUTF8=True, **settings)
+        return SMTP(Handler(), hostname="sink", enable_SMTPUTF8=not options.ascii, **settings)
 
     implicit = context if options.smtps else None
     server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0, ssl=implicit)

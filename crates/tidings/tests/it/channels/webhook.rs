@@ -6,7 +6,7 @@ use tidings::channel::Outcome;
 use tidings::channel::webhook::signature::{Key, Received, verify};
 use tidings::channel::webhook::{Sender, Target};
 use tidings::config::Secret;
-use tidings::outbound::Outbound;
+use tidings::outbound::{Outbound, Timeouts};
 
 use super::http_server::{Reply, Server};
 use super::{guarded, notice, now};
@@ -42,6 +42,30 @@ async fn every_status_is_answered_as_the_table_says() {
         assert!(fits, "{status}: {outcome:?}");
     }
     assert_eq!(server.asked().len(), 400, "one call each, none repeated or redirected");
+}
+
+// SX-06: whoever has more time than is usual has it for the whole exchange, whoever has less is told whom he waited for.
+#[tokio::test]
+async fn a_limit_of_its_own_takes_the_place_of_the_clients() {
+    let none = Timeouts { first_byte: Duration::ZERO, total: Duration::ZERO, ..Timeouts::default() };
+    let hasty = || Outbound::trusted_with(none).unwrap();
+    let server = Server::start(|_| Reply::status(200)).await;
+    let target = target(server.url("/hook"));
+    let outcome = Sender::new(hasty()).send(&notice(), &target, now()).await;
+    assert!(matches!(outcome, Outcome::Retry { .. }), "{outcome:?}");
+    let limit = Some(Duration::from_secs(60));
+    let outcome = Sender::new(hasty()).send_within(limit, &notice(), &target, now()).await;
+    assert!(outcome.is_delivered(), "{outcome:?}");
+    let ntfy = tidings::channel::ntfy::Sender::new(hasty(), &server.url("/"), None).unwrap();
+    assert!(!ntfy.send(&notice(), "ops", now()).await.is_delivered());
+    let outcome = ntfy.send_within(limit, &notice(), "ops", now()).await;
+    assert!(outcome.is_delivered(), "{outcome:?}");
+
+    let silent = Server::start(|_| Reply::Hang).await;
+    let target = Target { url: silent.url("/hook"), secrets: Vec::new() };
+    let limit = Some(Duration::from_millis(100));
+    let outcome = Sender::new(guarded()).send_within(limit, &notice(), &target, now()).await;
+    assert_eq!(outcome.text(), format!("{} took longer than 0.1 s to answer", silent.url("")));
 }
 
 // SX-20: Standard Webhooks

@@ -264,7 +264,7 @@ async fn what_is_final_cannot_be_cancelled() {
     assert_eq!((&cancelled["status"], &cancelled["error_message"]), (&json!("failed"), &json!("cancelled")));
     assert_eq!(cancelled.get("next_attempt_at"), None);
     assert_eq!(look(&client, &made).await, cancelled);
-    cancel(made).await.problem(409);
+    assert_eq!(cancel(made).await.problem(409)["detail"], "the message is cancelled already");
     let sent = make(&client, &hello()).await;
     super::deliver(&server.services, "ntfy").await;
     assert_eq!(look(&client, &sent).await["status"], "completed");

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use tidings::messages::deliver::Deliverer;
 
-use super::{answering, becomes, deliver, hello, id_of, look, make, published, seconds, server_with};
+use super::{answering, becomes, deliver, hello, id_of, look, make, published, quiet, seconds, server_with, store};
 use crate::channels::http_server::{Reply, Server};
+use crate::support::TestServer;
 
 fn outcomes(message: &Value) -> Vec<&str> {
     message["attempts"].as_array().unwrap().iter().map(|attempt| attempt["outcome"].as_str().unwrap()).collect()
@@ -113,6 +114,29 @@ async fn retry_after_is_honoured() {
     let done = look(&server.client(), &made).await;
     assert_eq!((&done["status"], outcomes(&done)), (&json!("completed"), vec!["transient", "delivered"]));
     assert_eq!(done.get("error_message"), None);
+}
+
+// SX-06: the time that a try has is the policy's, on whatever channel it is made.
+#[tokio::test]
+async fn a_try_has_as_long_as_its_policy_says() {
+    let sink = Server::start(|_| Reply::Hang).await;
+    let url = sink.url("");
+    let server = TestServer::start_with(|config| {
+        quiet(config, &url);
+        config.delivery.timeout_seconds = 0.2;
+    })
+    .await;
+    let late = format!("{url} took longer than 0.2 s to answer");
+    let made = make(&server.client(), &hello()).await;
+    deliver(&server.services, "ntfy").await;
+    assert_eq!(look(&server.client(), &made).await["attempts"][0]["error"], late);
+    let hook = store(&server.services, "webhook", json!({ "url": sink.url("/hook") })).await;
+    deliver(&server.services, "webhook").await;
+    let hook = server.services.messages.get(&hook.message_id).await.unwrap().unwrap().message;
+    assert_eq!(hook.delivery.attempts[0].error.as_deref(), Some(late.as_str()));
+    // A test of the channel has the same.
+    let tested = server.client().post("/channels/webhook/test", &json!({ "url": sink.url("/hook") })).await;
+    assert_eq!(tested.expect(200).json()["detail"], late);
 }
 
 #[tokio::test]

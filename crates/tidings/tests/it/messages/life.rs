@@ -30,6 +30,7 @@ async fn a_message_that_waits_is_queued_and_then_goes_on() {
     deliverer.drain().await.unwrap();
     let queued = look(&client, &waiting).await;
     assert_eq!((&queued["status"], &queued["queued_at"]), (&json!("queued"), &json!("2026-03-01T12:00:00.000Z")));
+    assert_eq!(queued.get("next_attempt_at"), None, "its destination's time is not its own");
     let list = client.get("/api/messages?status=queued").await.expect(200).json();
     assert_eq!(list["items"][0]["message_id"], waiting["message_id"]);
     assert_eq!(client.get("/api/metrics").await.json()["counts"]["queued"], 1);
@@ -183,7 +184,14 @@ async fn a_delayed_message_is_cancelled_by_its_key() {
     both.sort();
     both.reverse();
     assert_eq!(answer["cancelled"], json!(both), "those of one millisecond by their ids");
-    assert_eq!(answer["too_late"], json!([id_of(&sent)]));
+    assert_eq!((&answer["already_cancelled"], &answer["too_late"]), (&json!([]), &json!([id_of(&sent)])));
+    // Said again, it is no failure of what it did.
+    let again = cancel(json!("transfer-17")).await.expect(200).json();
+    assert_eq!((&again["cancelled"], &again["too_late"]), (&json!([]), &json!([id_of(&sent)])));
+    let mut before: Vec<_> = again["already_cancelled"].as_array().unwrap().clone();
+    before.sort_by_key(ToString::to_string);
+    before.reverse();
+    assert_eq!(json!(before), json!(both));
     server.clock.advance(seconds(4.0 * 86_400.0));
     deliver(&server.services, "ntfy").await;
     assert_eq!(sink.asked().len(), 1);

@@ -11,6 +11,7 @@ mod life;
 mod limits;
 mod lists;
 mod metrics;
+mod notices;
 mod ways;
 
 use std::time::Duration;

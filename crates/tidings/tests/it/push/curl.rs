@@ -36,7 +36,10 @@ async fn refusals_have_ntfys_form() {
     assert_eq!((refused["code"].as_u64(), refused["http"].as_u64()), (Some(40007), Some(400)));
     assert_eq!(ask(&server, &["-H", "Delay: 30m", "-d", "x"], "/ops").await["code"], 40004);
     assert_eq!(ask(&server, &["-d", "x"], "/a.b").await["code"], 40009);
-    assert_eq!(ask(&server, &["-d", "{"], "/").await["code"], 40017);
+    // An object, and no list that has an object's values.
+    for body in ["{", "[\"ops\", \"M\", \"T\", 4]", "[]", "\"ops\"", "null"] {
+        assert_eq!(ask(&server, &["-d", body], "/").await["code"], 40017, "{body}");
+    }
     assert_eq!(ask(&server, &[], "/ops/nothing").await["code"], 40401);
     // What is no UTF-8 is not taken for another text.
     for path in ["/ops/publish?message=a%ffb", "/ops/publish?%ff=b", "/ops/json?poll=1&title=%ff"] {

@@ -62,6 +62,28 @@ async fn a_schedule_is_made_shown_replaced_and_deleted() {
     assert_eq!(actions, ["schedule.delete", "schedule.put", "schedule.put"]);
 }
 
+// S002-66: what is told ahead is what comes, also in the night in which the clocks change.
+#[tokio::test]
+async fn next_runs_know_when_the_clocks_change() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    server.clock.jump_to("2027-03-28T00:20:05Z".parse().unwrap());
+    for (name, cron, runs) in [
+        ("before", "30 1 * * *", ["2027-03-28T00:30:00.000Z", "2027-03-28T23:30:00.000Z"]),
+        ("gone", "15,45 2 * * *", ["2027-03-28T01:00:00.000Z", "2027-03-29T00:15:00.000Z"]),
+        ("merged", "0 2,3 * * *", ["2027-03-28T01:00:00.000Z", "2027-03-29T00:00:00.000Z"]),
+    ] {
+        let mut body = hello();
+        body["cron"] = cron.into();
+        let made = put(&client, name, &body).await.expect(201).json();
+        assert_eq!(made["next_runs"].as_array().unwrap()[..2], runs, "{cron}");
+    }
+    server.clock.jump_to("2027-10-31T00:50:00Z".parse().unwrap());
+    let shown = client.get("/api/schedules/gone").await.expect(200).json();
+    // The second 02:15 and 02:45 of that night are not there.
+    assert_eq!(shown["next_runs"][0], "2027-11-01T01:15:00.000Z");
+}
+
 // S002-60: every field that is wrong is named.
 #[tokio::test]
 async fn mistakes_are_named() {

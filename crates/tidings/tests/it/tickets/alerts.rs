@@ -1,6 +1,7 @@
 //! Tickets that rules open.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidings::messages::deliver::Deliverer;
@@ -11,6 +12,8 @@ use tidings_store::{Key, Store};
 
 use super::{id_of, texts};
 use crate::support::{self, TestServer};
+
+const LIMIT: Duration = Duration::from_secs(30);
 
 async fn rig(more: Value) -> TestServer {
     rigged(TestServer::start().await, more).await
@@ -116,7 +119,7 @@ async fn a_ticket_that_fills_up_in_a_storm_loses_no_alert() {
         let (services, stored) = (server.services.clone(), server.services.messages.get(id).await.unwrap().unwrap());
         sending.push(tokio::spawn(async move {
             let now = services.clock.now();
-            services.senders.send(&stored.message, now).await.outcome
+            services.senders.attempt(&stored.message, LIMIT, now).await.outcome
         }));
     }
     assert_eq!(sending.len(), 4);
@@ -186,7 +189,7 @@ async fn a_message_that_is_sent_twice_opens_one_ticket_and_adds_one_comment() {
         // Long after the window in which events are recognised as duplicates, too.
         for hours in [0, 48] {
             server.advance(hours);
-            let sent = server.services.senders.send(&stored.message, server.services.clock.now()).await;
+            let sent = server.services.senders.attempt(&stored.message, LIMIT, server.services.clock.now()).await;
             assert!(sent.outcome.is_delivered(), "{:?}", sent.outcome);
         }
     }
