@@ -6,8 +6,8 @@ use serde_json::json;
 use tidings::bus::Path;
 use tidings::config::bus::{Queue, Topic};
 use tidings_core::time::Clock;
-use tidings_store::memory::Memory;
 use tidings_store::Store;
+use tidings_store::memory::Memory;
 
 use super::{receive_one, send};
 use crate::support::TestServer;
