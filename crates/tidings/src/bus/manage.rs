@@ -120,10 +120,11 @@ impl Bus {
                 Err(error) => tracing::warn!(entity = %path, %error, "an entity of the configuration cannot be made"),
             }
         }
-        // What is no longer in the file stays, with its messages, and can be deleted through the API.
-        let is_declared = |path: &str| declared.iter().any(|(known, ..)| known.to_string() == path);
+        // What is no longer in the file stays, with its messages, and is changed or deleted through the API.
+        let in_file: Vec<_> = declared.iter().filter(|(.., origin)| *origin == Origin::File).collect();
+        let is_in_file = |path: &str| in_file.iter().any(|(known, ..)| known.to_string() == path);
         for record in self.records().into_iter().filter(|record| record.origin == Origin::File) {
-            if !is_declared(&record.path) {
+            if !is_in_file(&record.path) {
                 let free = Record { origin: Origin::Api, ..record.clone() };
                 let writes = std::iter::once(free.write(Some(&record))?).chain(self.change()).collect();
                 match self.shared.store.transact(writes).await {
