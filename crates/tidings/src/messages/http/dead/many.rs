@@ -71,11 +71,11 @@ struct ManyBody {
     from: Option<String>,
     /// The same: not given up after this date or time; a date means its whole day.
     to: Option<String>,
-    /// `resubmit` alone, and not with `all`: takes the old one's place.
+    /// `resubmit` alone, and not for all there are: takes the old one's place.
     payload: Option<Map<String, Value>>,
     /// `resubmit` alone: where they go instead.
     target: Option<Map<String, Value>>,
-    /// `resubmit` alone, and not with `all`, of messages of the bus: what they say instead.
+    /// `resubmit` alone, and not for all there are, of messages of the bus: what they say instead.
     body: Option<Value>,
 }
 
@@ -201,12 +201,13 @@ fn filter(fields: &Map<String, Value>) -> Result<Filter, Vec<FieldError>> {
     if errors.is_empty() { Ok(filter) } else { Err(errors) }
 }
 
-/// One text in the place of many different ones is a mistake.
+/// One text in the place of all that there are, of whatever kind, is a mistake.
 fn refuse_edit_of_all(which: &Which, edit: &Edit) -> Vec<FieldError> {
     let given = [("payload", edit.payload.is_some()), ("body", edit.body.is_some())];
-    let is_all = matches!(which, Which::Many(_, None));
+    let is_all = matches!(which, Which::Many(filter, None) if *filter == Filter::default());
     let given = given.into_iter().filter(|(_, given)| is_all && *given);
-    given.map(|(name, _)| FieldError::new(name, "would be the same for all; use `ids` or `where`")).collect()
+    let why = "would be the same for all there are; say which, by `ids`, `where` or a filter";
+    given.map(|(name, _)| FieldError::new(name, why)).collect()
 }
 
 type Seed = Option<Extension<IdempotencySeed>>;
