@@ -20,8 +20,6 @@ pub(super) enum Word {
 /// Why a text is no key pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    #[error("the key pattern has no words")]
-    Empty,
     #[error("the key pattern is longer than {MAX_KEY_BYTES} bytes")]
     TooLong,
     #[error(
@@ -34,10 +32,6 @@ impl KeyPattern {
     pub fn parse(text: &str) -> Result<KeyPattern, KeyError> {
         if text.len() > MAX_KEY_BYTES {
             return Err(KeyError::TooLong);
-        }
-        // It would take nothing that anybody sends.
-        if words_of(text).all(str::is_empty) {
-            return Err(KeyError::Empty);
         }
         let mut words: Vec<Word> = Vec::new();
         for (i, word) in words_of(text).enumerate() {

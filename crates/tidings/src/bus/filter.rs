@@ -59,6 +59,8 @@ pub fn compile(rule: &RuleDefinition) -> Result<Rule, Vec<FieldError>> {
     }
     if let Some(key) = &rule.key {
         match KeyPattern::parse(key) {
+            // It would take nothing that anybody sends.
+            Ok(_) if key.split('.').all(str::is_empty) => errors.push(FieldError::new("key", "must have words")),
             Ok(key) => filter = Filter::Key(key),
             Err(error) => errors.push(FieldError::new("key", error.to_string())),
         }
