@@ -60,9 +60,17 @@ impl System {
         Self::NAMES.iter().find(|(_, property)| *property == self).map_or("", |(name, _)| name)
     }
 
-    /// All names, for messages.
+    /// The names that a rule can ask for, for messages.
     pub(super) fn names() -> String {
-        Self::NAMES.map(|(name, _)| name).join(", ")
+        let names: Vec<_> =
+            Self::NAMES.iter().filter(|(_, property)| !property.is_later()).map(|(name, _)| *name).collect();
+        names.join(", ")
+    }
+
+    /// Whether no message has it when rules are asked: a copy gets it where it goes, if at all.
+    pub fn is_later(self) -> bool {
+        use System::{DeadLetterSource, DeliveryCount, EnqueuedSequenceNumber, ExpiresAtUtc, SequenceNumber};
+        matches!(self, ExpiresAtUtc | SequenceNumber | EnqueuedSequenceNumber | DeliveryCount | DeadLetterSource)
     }
 
     /// Whether a correlation filter may ask for it: exactly the ones it may in Service Bus.

@@ -39,6 +39,12 @@ pub fn all(config: &Config) -> Vec<(Path, Definition, Origin)> {
     first
 }
 
+/// Whether it is one of the seed's, whoever has changed it since: handlers of ours wait at it for as long as we run.
+#[must_use]
+pub fn is_seed(path: &Path) -> bool {
+    seeds().iter().any(|(seed, _)| seed == path)
+}
+
 /// The seed's entities with its retries and time limits.
 #[must_use]
 pub fn seeds() -> Vec<(Path, Definition)> {

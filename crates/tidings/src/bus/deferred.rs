@@ -14,8 +14,8 @@ use super::receive::{handed_at, handed_to, note_lost};
 use super::state::{Action, Taken};
 
 impl Line {
-    /// Locks deferred messages by their numbers; those that are not there, or that somebody has, are left out, and so are
-    /// those of an ordered line's key of which another one is out.
+    /// Locks deferred messages by their numbers; those that are not there, that somebody has, or that wait for their next
+    /// delivery are left out, and so are those of an ordered line's key of which another one is out.
     pub async fn receive_deferred(
         self: &Arc<Self>,
         numbers: &[u64],
@@ -49,6 +49,9 @@ impl Line {
         let mut message = Stored::from_item(&item)?;
         if !self.is_of_dead_letters() {
             note_lost(handed_at(&item), item.str("by"), &mut message);
+        }
+        if message.not_before.take().is_some_and(|due| due > self.now().wall) {
+            return Ok(None);
         }
         let message = Arc::new(message);
         let (now, settings) = (self.now(), self.settings());

@@ -81,14 +81,19 @@ const fn dead_letter_bytes() -> u64 {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RuleDefinition {
     pub name: String,
+    /// Over the properties: `sys.Label = 'paid' AND amount > 1000`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sql: Option<String>,
+    /// Over the properties, which must be equal: `{"subject": "paid", "properties": {"region": "eu"}}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation: Option<Value>,
+    /// Over the body alone, which must be a JSON object: an EventBridge pattern of its fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<Value>,
+    /// Over the subject, else the property `eventType`: words between dots, `*` for one and `#` for any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// `SET …` and `REMOVE …` on each copy that the rule makes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
 }

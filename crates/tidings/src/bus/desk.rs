@@ -100,6 +100,7 @@ impl Line {
                 let at = item.str("at").unwrap_or_default().to_owned();
                 let due = at.split_once('#').and_then(|(due, _)| due.parse().ok()).map(layout::from_micros);
                 let message = Stored::from_item(item)?;
+                let due = due.or(message.not_before);
                 if message.sequence >= from {
                     seen.push(Seen { message, due, at });
                 }

@@ -147,7 +147,7 @@ impl Line {
     }
 
     /// Does what follows for the message, and says what to tell who settled.
-    fn settle_as(&self, step: &Move, found: &Found, now: Now) -> Result<Settled, LineError> {
+    fn settle_as(self: &Arc<Self>, step: &Move, found: &Found, now: Now) -> Result<Settled, LineError> {
         let token = &step.token;
         match found {
             Found::Done => {

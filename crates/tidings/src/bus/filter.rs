@@ -59,6 +59,8 @@ pub fn compile(rule: &RuleDefinition) -> Result<Rule, Vec<FieldError>> {
     }
     if let Some(key) = &rule.key {
         match KeyPattern::parse(key) {
+            // It would take nothing that anybody sends.
+            Ok(_) if key.split('.').all(str::is_empty) => errors.push(FieldError::new("key", "must have words")),
             Ok(key) => filter = Filter::Key(key),
             Err(error) => errors.push(FieldError::new("key", error.to_string())),
         }
@@ -79,12 +81,8 @@ pub fn compile(rule: &RuleDefinition) -> Result<Rule, Vec<FieldError>> {
 
 /// Properties that no message has when rules are asked: a copy gets them where it goes, if at all.
 fn too_early(asked: BTreeSet<System>) -> Option<String> {
-    let known_later = |property: &System| {
-        use System::{DeadLetterSource, DeliveryCount, EnqueuedSequenceNumber, ExpiresAtUtc, SequenceNumber};
-        matches!(property, ExpiresAtUtc | SequenceNumber | EnqueuedSequenceNumber | DeliveryCount | DeadLetterSource)
-    };
-    let names: Vec<_> =
-        asked.into_iter().filter(known_later).map(|property| format!("sys.{}", property.name())).collect();
+    let later = asked.into_iter().filter(|property| property.is_later());
+    let names: Vec<_> = later.map(|property| format!("sys.{}", property.name())).collect();
     let why = "no message has that before a subscription has taken it";
     (!names.is_empty()).then(|| format!("asks for {}: {why}", names.join(", ")))
 }

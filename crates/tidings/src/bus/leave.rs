@@ -22,7 +22,10 @@ impl Line {
         prepared: &mut Prepared,
     ) -> Result<(), Error> {
         match place {
-            Place::Deferred(_) => prepared.put(self.layout.key(place), &message)?,
+            Place::Deferred(_) => {
+                let not_before = Some(due).filter(|due| *due > self.shared.clock.now());
+                prepared.put(self.layout.key(place), &Stored { not_before, ..message })?;
+            }
             Place::Lane(lane, position) if self.settings().keeps_place() => {
                 let item = self.deliveries_item(lane, position, message.deliveries, &message.attempts);
                 let due = i64::try_from(layout::micros(due)).unwrap_or(i64::MAX);
@@ -38,6 +41,22 @@ impl Line {
         }
         // What is gone does not come back.
         prepared.demand_first(Condition::Exists);
+        Ok(())
+    }
+
+    /// The write by which a failure is known of a message that stays where it is.
+    pub(super) fn put_failure(&self, place: Place, message: &Stored, prepared: &mut Prepared) -> Result<(), Error> {
+        match place {
+            Place::Deferred(_) => {
+                prepared.put(self.layout.key(place), message)?;
+                // What is gone does not come back.
+                prepared.demand_first(Condition::Exists);
+            }
+            Place::Lane(lane, position) => {
+                let item = self.deliveries_item(lane, position, message.deliveries, &message.attempts);
+                prepared.write(Write::put(layout::table(), item));
+            }
+        }
         Ok(())
     }
 

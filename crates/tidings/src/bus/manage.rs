@@ -40,6 +40,22 @@ enum What {
     Delete,
 }
 
+/// What is declared, as far as it can still be so; said where it cannot.
+fn possible(path: &Path, declared: &Definition, origin: Origin, before: Option<&Record>) -> Option<Definition> {
+    let Some(before) = before.map(|before| &before.definition) else { return Some(declared.clone()) };
+    if before.kind != declared.kind {
+        let (is, declared) = (before.kind, declared.kind);
+        tracing::warn!(entity = %path, ?is, ?declared, "an entity of the configuration is not made: there is one of another kind under its name, and its kind cannot change; delete that one first, or choose another name");
+        return None;
+    }
+    // Where messages wait follows from it. The API refuses the same; a start goes on with what there is.
+    if before.ordered != declared.ordered && origin == Origin::File {
+        let (is, declared) = (before.ordered, declared.ordered);
+        tracing::warn!(entity = %path, is, declared, "an entity of the configuration keeps its `ordered`, which is fixed when it is made; delete it first, or choose another name");
+    }
+    Some(Definition { ordered: before.ordered, ..declared.clone() })
+}
+
 impl Bus {
     /// Reads every entity and opens its lines.
     pub(super) async fn load(&self) -> Result<(), Error> {
@@ -78,6 +94,7 @@ impl Bus {
     pub async fn declare(&self, declared: &[(Path, Definition, Origin)]) -> Result<(), Error> {
         for (path, definition, origin) in declared {
             let before = self.record(path);
+            let Some(definition) = &possible(path, definition, *origin, before.as_ref()) else { continue };
             let old = before.as_ref().filter(|_| *origin == Origin::BuiltIn);
             let old = old.filter(|before| declared::is_superseded(path, &before.definition.rules));
             let renewed = old.map(|old| Definition { rules: definition.rules.clone(), ..old.definition.clone() });
@@ -86,7 +103,7 @@ impl Bus {
                 Origin::BuiltIn => true,
                 _ => before.origin == *origin && before.definition == *definition,
             });
-            if unchanged || before.as_ref().is_some_and(|before| before.definition.kind != definition.kind) {
+            if unchanged {
                 continue;
             }
             let origin = old.map_or(*origin, |old| old.origin);
@@ -103,10 +120,11 @@ impl Bus {
                 Err(error) => tracing::warn!(entity = %path, %error, "an entity of the configuration cannot be made"),
             }
         }
-        // What is no longer in the file stays, with its messages, and can be deleted through the API.
-        let is_declared = |path: &str| declared.iter().any(|(known, ..)| known.to_string() == path);
+        // What is no longer in the file stays, with its messages, and is changed or deleted through the API.
+        let in_file: Vec<_> = declared.iter().filter(|(.., origin)| *origin == Origin::File).collect();
+        let is_in_file = |path: &str| in_file.iter().any(|(known, ..)| known.to_string() == path);
         for record in self.records().into_iter().filter(|record| record.origin == Origin::File) {
-            if !is_declared(&record.path) {
+            if !is_in_file(&record.path) {
                 let free = Record { origin: Origin::Api, ..record.clone() };
                 let writes = std::iter::once(free.write(Some(&record))?).chain(self.change()).collect();
                 match self.shared.store.transact(writes).await {

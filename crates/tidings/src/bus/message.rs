@@ -86,6 +86,9 @@ pub struct Stored {
     /// Of a resubmitted one: the dead letter it comes from, as path and number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resubmitted_from: Option<String>,
+    /// Of a deferred one that was abandoned: who asks for it sooner gets nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
     /// Waits for another delivery, not for its first.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub returning: bool,

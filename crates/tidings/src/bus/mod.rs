@@ -115,6 +115,10 @@ pub enum BusError {
     WrongKind(String),
     #[error("{0} already, and no more are possible")]
     TooMany(String),
+    #[error(
+        "{0} dead letters have this message id, and `body` can be that of one only: name it by its sequence number"
+    )]
+    Ambiguous(usize),
     #[error("{0}")]
     TooLarge(String),
     #[error("the dead letters of {0} have reached deadLetterMaxBytes; deal with them first")]

@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
 use tidings_core::message::{AttemptOutcome, Status};
-use tidings_store::Condition;
+use tidings_store::{Condition, Error};
 use uuid::Uuid;
 
 use super::definition::{Definition, Push};
@@ -17,6 +17,7 @@ use super::line::{Line, LineError};
 use super::message::{Attempt, MAX_DELIVERIES, Stored};
 use super::prepared::Prepared;
 use super::state::{Held, Taken};
+use super::{Bus, Path};
 use crate::config::Secret;
 use crate::config::delivery::Override;
 use crate::messages::dead::OnBus;
@@ -87,6 +88,29 @@ impl Ending {
             }
             _ => None,
         }
+    }
+}
+
+impl Bus {
+    /// Whether a message stands for one of the bus that is there no more: purged, or deleted with its subscription. Known
+    /// by the line, which is another one then, so that a crash makes no difference.
+    pub async fn is_taken_back(&self, message: &Message) -> Result<bool, Error> {
+        if !stands_for_another(message) {
+            return Ok(false);
+        }
+        let text = |name: &str| message.payload.get(name).and_then(Value::as_str);
+        let sequence = message.payload.get("sequence_number").and_then(Value::as_u64);
+        let (Some(path), Some(sequence)) = (text("path").and_then(Path::parse), sequence) else { return Ok(false) };
+        let is_there = || {
+            let line = self.line(&path);
+            line.is_ok_and(|line| line.webhook_id(sequence).to_string() == message.message_id)
+        };
+        if is_there() {
+            return Ok(false);
+        }
+        // Another node may have made what this one does not know yet.
+        self.know_entities().await?;
+        Ok(!is_there())
     }
 }
 
@@ -201,16 +225,21 @@ pub fn body_of(payload: &Map<String, Value>) -> (String, bytes::Bytes) {
     (text("content_type").unwrap_or("application/octet-stream").to_owned(), bytes)
 }
 
-/// What is posted beside it, as peek-lock answers it: `BrokerProperties`, and the custom properties by their names.
+/// What is posted beside it in this attempt, as peek-lock answers it: `BrokerProperties`, and the custom properties by
+/// their names.
 #[must_use]
-pub fn headers_of(payload: &Map<String, Value>) -> HeaderMap {
+pub fn headers_of(payload: &Map<String, Value>, attempt: u32) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let properties = payload.get("properties").and_then(Value::as_object);
     // What says who signed what, and when, is the channel's.
     let custom = properties.into_iter().flatten();
     let custom = custom.filter(|(name, _)| !name.to_ascii_lowercase().starts_with("webhook-"));
-    if let Some(broker) = payload.get("broker_properties") {
-        broker_properties::insert(&mut headers, broker, custom);
+    if let Some(mut broker) = payload.get("broker_properties").cloned() {
+        // What it was when the message was handed over; each attempt is a delivery (S003-80).
+        if let Some(count) = broker.get_mut("DeliveryCount") {
+            *count = count.as_u64().unwrap_or(1).saturating_add(attempt.saturating_sub(1).into()).into();
+        }
+        broker_properties::insert(&mut headers, &broker, custom);
     }
     headers
 }

@@ -1,8 +1,10 @@
 //! Dead letters back to where they came from: one, some by pattern, all; as they are or edited (S003-86, S003-97).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tidings_core::pattern::Pattern;
 use tidings_store::limits::TRANSACTION_WRITES;
@@ -25,10 +27,19 @@ const PAGE: usize = 256;
 #[derive(Debug, Clone)]
 pub enum Which {
     All,
-    /// By number or by message id.
-    Ids(Vec<String>),
+    Ids(Vec<Id>),
     /// By a pattern over the message as it is shown, its body as JSON where it is JSON.
     Where(Pattern),
+}
+
+/// What names a dead letter.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(untagged)]
+pub enum Id {
+    /// Its number among the dead letters.
+    Number(u64),
+    /// A message id; if no dead letter has it and it is a number, that.
+    Text(String),
 }
 
 /// What is to be done.
@@ -37,8 +48,9 @@ pub struct Resubmit {
     pub which: Which,
     /// Takes the place of the message's own body.
     pub body: Option<Bytes>,
-    /// At most so many in this call.
-    pub limit: usize,
+    /// At most so many in this call, if others are to follow. In those a message id that was sent back must not be taken
+    /// for a number.
+    pub limit: Option<usize>,
     /// None with a higher number, so that what fails again meanwhile is not taken twice.
     pub up_to: Option<u64>,
 }
@@ -52,18 +64,55 @@ pub struct Resubmitted {
     /// There may be more under the same conditions, with this `up_to`.
     pub more: bool,
     pub up_to: u64,
+    /// Ids that name none.
+    pub missing: Vec<Id>,
 }
 
-impl Which {
-    fn takes(&self, stored: &Stored) -> bool {
+/// The same as `Which`, with ids as the positions that they name.
+enum Chosen<'a> {
+    All,
+    At(Named),
+    Where(&'a Pattern),
+}
+
+/// What ids name.
+#[derive(Default)]
+struct Named {
+    positions: BTreeSet<u64>,
+    /// Numbers that nobody has looked at yet, and the ids that say them.
+    numbers: BTreeMap<u64, Vec<Id>>,
+    missing: Vec<Id>,
+}
+
+impl Chosen<'_> {
+    fn takes(&mut self, position: u64, stored: &Stored) -> bool {
         match self {
             Self::All => true,
-            Self::Ids(ids) => {
-                let number = stored.sequence.to_string();
-                ids.iter().any(|id| *id == number || *id == stored.message.id)
+            Self::At(named) => {
+                named.numbers.remove(&position);
+                named.positions.contains(&position)
             }
             Self::Where(pattern) => pattern.matches(&document(stored).to_string()).unwrap_or(false),
         }
+    }
+
+    /// Where to look: not beyond `last`.
+    fn range(&self, last: u64) -> Option<(u64, u64)> {
+        match self {
+            Self::All | Self::Where(_) => (last > 0).then_some((1, last)),
+            Self::At(named) => {
+                let range = named.positions.range(1..=last.max(1));
+                let (first, last) = (range.clone().next()?, range.clone().next_back()?);
+                Some((*first, *last))
+            }
+        }
+    }
+
+    /// The ids that name none, once everything up to a number was looked at.
+    fn missing(self, last: u64) -> Vec<Id> {
+        let Self::At(mut named) = self else { return Vec::new() };
+        named.missing.extend(named.numbers.into_iter().filter(|(number, _)| *number <= last).flat_map(|(_, ids)| ids));
+        named.missing
     }
 }
 
@@ -119,20 +168,33 @@ impl Line {
         let deed = Deed::SendBack(what.body.clone());
         let last = what.up_to.unwrap_or_else(|| self.state().next.saturating_sub(1));
         let mut done = Resubmitted { up_to: last, ..Resubmitted::default() };
-        if last == 0 {
-            return Ok(done);
+        let mut choice = match &what.which {
+            Which::All => Chosen::All,
+            Which::Where(pattern) => Chosen::Where(pattern),
+            Which::Ids(ids) => Chosen::At(self.named(ids, last, what.limit.is_none()).await?),
+        };
+        if let Chosen::At(Named { positions, .. }) = &choice
+            && what.body.is_some()
+            && positions.len() > 1
+        {
+            return Err(BusError::Ambiguous(positions.len()));
         }
-        let range = Range::Between(layout::digits(1).into(), layout::digits(last).into());
-        let mut query = Query::new(self.layout.partition(LaneId::Main.letter())).range(range).limit(PAGE);
+        let Some((first, end)) = choice.range(last) else {
+            done.missing = choice.missing(u64::MAX);
+            return Ok(done);
+        };
+        let mut query = self.letters_between(first, end);
         loop {
             let page = self.shared.store.query(layout::table(), &query).await?;
             let mut chosen = Vec::new();
+            let mut looked_at = 0;
             for item in &page.items {
                 let stored = Stored::from_item(item)?;
-                if !what.which.takes(&stored) {
+                looked_at = layout::number_of(item).unwrap_or(stored.sequence);
+                if !choice.takes(looked_at, &stored) {
                     continue;
                 }
-                if done.resubmitted + chosen.len() as u64 >= what.limit as u64 {
+                if what.limit.is_some_and(|limit| done.resubmitted + chosen.len() as u64 >= limit as u64) {
                     done.more = true;
                     break;
                 }
@@ -140,18 +202,59 @@ impl Line {
                     self.unclaim_all(chosen);
                     return Err(error);
                 }
-                let position = layout::number_of(item).unwrap_or(stored.sequence);
-                match self.state().claim(position) {
-                    Some(claim) => chosen.push((position, stored, claim)),
+                match self.state().claim(looked_at) {
+                    Some(claim) => chosen.push((looked_at, stored, claim)),
                     None => done.locked += 1,
                 }
             }
             done.resubmitted += self.move_back(Some(to), chosen, &deed, None).await?;
             if done.more || page.next.is_none() {
+                done.missing = choice.missing(if done.more { looked_at } else { u64::MAX });
                 return Ok(done);
             }
             query = query.after(page.next);
         }
+    }
+
+    fn letters_between(&self, first: u64, last: u64) -> Query {
+        let range = Range::Between(layout::digits(first).into(), layout::digits(last).into());
+        Query::new(self.layout.partition(LaneId::Main.letter())).range(range).limit(PAGE)
+    }
+
+    /// What ids name among the letters up to a number; message ids are looked for, numbers are places. `numbers`: whether
+    /// a text that is no message id may be one.
+    async fn named(&self, ids: &[Id], last: u64, numbers: bool) -> Result<Named, Error> {
+        let texts =
+            ids.iter().filter_map(|id| if let Id::Text(text) = id { Some((text.as_str(), false)) } else { None });
+        let mut texts: BTreeMap<&str, bool> = texts.collect();
+        let mut named = Named::default();
+        let mut query = (!texts.is_empty() && last > 0).then(|| self.letters_between(1, last));
+        while let Some(asked) = query.take() {
+            let page = self.shared.store.query(layout::table(), &asked).await?;
+            for item in &page.items {
+                let stored = Stored::from_item(item)?;
+                if let Some(found) = texts.get_mut(stored.message.id.as_str()) {
+                    *found = true;
+                    named.positions.insert(layout::number_of(item).unwrap_or(stored.sequence));
+                }
+            }
+            query = page.next.is_some().then(|| asked.after(page.next));
+        }
+        for id in ids.iter().collect::<BTreeSet<_>>() {
+            let number = match id {
+                Id::Number(number) => Some(*number),
+                Id::Text(text) if texts.get(text.as_str()) == Some(&true) => continue,
+                Id::Text(text) => text.parse().ok().filter(|_| numbers),
+            };
+            match number {
+                Some(number) => {
+                    named.positions.insert(number);
+                    named.numbers.entry(number).or_default().push(id.clone());
+                }
+                None => named.missing.push(id.clone()),
+            }
+        }
+        Ok(named)
     }
 
     /// Nothing is done with these after all.

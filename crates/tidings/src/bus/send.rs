@@ -36,8 +36,11 @@ impl Bus {
         mut messages: Vec<Message>,
     ) -> Result<Vec<Sent>, BusError> {
         let entity = self.entity_anywhere(entity).await?;
-        for message in &messages {
-            check_size(message)?;
+        for (place, message) in messages.iter().enumerate() {
+            check_size(message).map_err(|error| match error {
+                BusError::TooLarge(why) if messages.len() > 1 => BusError::TooLarge(format!("[{place}]: {why}")),
+                error => error,
+            })?;
         }
         if let Some(full) = entity.lines().find(|line| line.is_full()) {
             return Err(BusError::Full(full.path.clone()));

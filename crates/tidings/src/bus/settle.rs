@@ -40,6 +40,12 @@ pub struct Why {
     pub description: Option<String>,
 }
 
+impl Why {
+    fn is_empty(&self) -> bool {
+        self.reason.is_none() && self.description.is_none()
+    }
+}
+
 impl Settlement {
     /// Back to the line, without a word.
     #[must_use]
@@ -267,12 +273,13 @@ impl Line {
                 let held = state.held(&token).filter(|held| held.until > now.monotonic).ok_or(LineError::LockLost)?;
                 let delay = delay.unwrap_or_else(|| self.wait_after(settings, held.deliveries));
                 let exhausted = held.message.is_exhausted(held.deliveries, settings.max_deliveries);
-                let is_stored = matches!(held.place, Place::Deferred(_)) || !delay.is_zero();
+                let waits = !exhausted && (matches!(held.place, Place::Deferred(_)) || !delay.is_zero());
                 // A settlement under way has the message already.
                 let held = state.begin_settle(&token, now).ok_or(LineError::LockLost)?;
-                if is_stored && !exhausted {
-                    let settlement = Settlement::Abandon { delay: Some(delay), why };
-                    return Ok(Here::Move(held, settlement));
+                // That a delivery failed without a word is known anyway: it was counted, and did not succeed.
+                if waits || !why.is_empty() {
+                    let delay = if waits { delay } else { Duration::ZERO };
+                    return Ok(Here::Move(held, Settlement::Abandon { delay: Some(delay), why }));
                 }
                 let attempt = attempt("abandoned", why, now);
                 Ok(Here::Back(state.release(&token, settings, attempt, Duration::ZERO, now)))
@@ -324,12 +331,18 @@ impl Line {
     }
 
     /// These messages are no longer where they were.
-    pub(super) fn left(&self, steps: &[Move], now: Now) {
+    pub(super) fn left(self: &Arc<Self>, steps: &[Move], now: Now) {
         let settings = self.settings();
-        let mut waits = false;
+        let (mut waits, mut actions) = (false, Vec::new());
         let mut state = self.state();
         for Move { token, held, settlement, .. } in steps {
             if let Settlement::Abandon { delay, why } = settlement {
+                let exhausted = held.message.is_exhausted(held.deliveries, settings.max_deliveries);
+                if delay.is_none_or(|delay| delay.is_zero()) && (exhausted || matches!(held.place, Place::Lane(..))) {
+                    let attempt = attempt("abandoned", why.clone(), now);
+                    actions.extend(state.release(token, &settings, attempt, Duration::ZERO, now));
+                    continue;
+                }
                 let message = Arc::new(failed(held, "abandoned", why.clone(), now));
                 state.given_back(token, message, now.monotonic + delay.unwrap_or_default(), &settings);
                 waits = true;
@@ -339,6 +352,7 @@ impl Line {
         }
         let none_out = state.held_len() == 0;
         drop(state);
+        self.act(actions);
         if waits {
             self.shared.alarm.notify_one();
         }
@@ -374,6 +388,9 @@ impl Line {
                     self.row(&message, End::Deferred, held.deliveries).into_iter().for_each(|row| prepared.write(row));
                 }
                 prepared.put(self.layout.key(Place::Deferred(number)), &message)?;
+            }
+            Settlement::Abandon { delay, why } if delay.is_none_or(|delay| delay.is_zero()) => {
+                self.put_failure(held.place, &failed(held, "abandoned", why.clone(), now), prepared)?;
             }
             Settlement::Abandon { delay, why } => {
                 let due = now.wall.saturating_add(delay.unwrap_or_default()).unwrap_or(Timestamp::MAX);

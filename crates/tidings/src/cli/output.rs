@@ -1,5 +1,6 @@
 //! The one place that prints: results to stdout, everything else to stderr.
 
+use std::borrow::Cow;
 use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -13,7 +14,7 @@ static LOST: Mutex<Option<Error>> = Mutex::new(None);
 pub fn line(text: &str) {
     let mut lost = LOST.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if lost.is_none() {
-        *lost = writeln!(std::io::stdout(), "{text}").err();
+        *lost = writeln!(std::io::stdout(), "{}", harmless(text)).err();
     }
 }
 
@@ -36,11 +37,38 @@ pub fn lost() -> Option<String> {
 
 /// A line for the person at the terminal.
 pub fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", harmless(text));
 }
 
 pub fn error(text: &str) {
-    let _ = writeln!(std::io::stderr(), "tidings: {text}");
+    let _ = writeln!(std::io::stderr(), "tidings: {}", harmless(text));
+}
+
+/// A foreign text as part of a line.
+#[must_use]
+pub fn within_line(text: &str) -> String {
+    escaped(text, char::is_control).into_owned()
+}
+
+/// A text that does nothing to a terminal but stand there, whoever wrote parts of it.
+fn harmless(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c.is_control() && c != '\n' && c != '\t')
+}
+
+/// As JSON escapes it, so that JSON stays what it is.
+fn escaped(text: &str, must_be: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&must_be) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if must_be(c) {
+            safe.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
 }
 
 /// A bar on stderr for work of known length (`None`: a spinner); invisible when stderr is no terminal.

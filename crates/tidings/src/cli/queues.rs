@@ -35,11 +35,12 @@ enum Command {
         /// QUEUE or TOPIC/subscriptions/NAME, either followed by /$deadletterqueue
         #[arg(value_parser = entity)]
         path: Path,
-        /// active, scheduled or deferred
-        #[arg(long, default_value = "active")]
+        /// Which of them
+        #[arg(long, value_name = "STATE", default_value = "active", value_parser = ["active", "scheduled", "deferred"])]
         state: String,
-        #[arg(long, default_value_t = 20)]
-        limit: usize,
+        /// 1 to 1000
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
+        limit: u64,
     },
     /// Send dead letters back to where they came from
     #[command(group = clap::ArgGroup::new("which").args(["ids", "pattern", "all"]).required(true))]
@@ -49,7 +50,7 @@ enum Command {
         /// QUEUE or TOPIC/subscriptions/NAME
         #[arg(value_parser = entity)]
         path: Path,
-        /// A number or message id; repeat for more
+        /// A message id, or the number of a dead letter if none has it as its id; repeat for more
         #[arg(long = "id", conflicts_with_all = ["pattern", "all"])]
         ids: Vec<String>,
         /// Those that match this pattern
@@ -154,8 +155,7 @@ async fn list(client: &Client, json: bool) -> Result<Done, Failure> {
     Ok(Done::All)
 }
 
-async fn peek(client: &Client, path: &Path, state: &str, limit: usize, json: bool) -> Result<Done, Failure> {
-    let state: String = form_urlencoded::byte_serialize(state.as_bytes()).collect();
+async fn peek(client: &Client, path: &Path, state: &str, limit: u64, json: bool) -> Result<Done, Failure> {
     let answer = get(client, &format!("/bus/{path}/peek?state={state}&limit={limit}")).await?;
     if json {
         output::row(&answer.to_string());
@@ -164,6 +164,7 @@ async fn peek(client: &Client, path: &Path, state: &str, limit: usize, json: boo
     for message in answer.get("items").and_then(Value::as_array).into_iter().flatten() {
         let text = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
         let reason = message.pointer("/deadLetter/reason").and_then(Value::as_str).unwrap_or("-");
+        let reason = output::within_line(reason);
         output::row(&format!(
             "{:>10}  {}  {:24}  deliveries {}  {}",
             count(message, "sequenceNumber"),
@@ -171,9 +172,12 @@ async fn peek(client: &Client, path: &Path, state: &str, limit: usize, json: boo
             reason,
             count(message, "deliveryCount")
                 .max(message.pointer("/deadLetter/deliveries").and_then(Value::as_u64).unwrap_or(0)),
-            text("messageId"),
+            output::within_line(text("messageId")),
         ));
-        output::row(&format!("            {}", text("body").replace('\n', " ").chars().take(160).collect::<String>()));
+        output::row(&format!(
+            "            {}",
+            output::within_line(&text("body").replace('\n', " ").chars().take(160).collect::<String>())
+        ));
     }
     Ok(Done::All)
 }
@@ -183,13 +187,17 @@ async fn resubmit(client: &Client, path: &Path, mut what: Map<String, Value>, js
     let total = get(client, &format!("/bus/{path}")).await?;
     let total = total.pointer("/counts/deadLettered").and_then(Value::as_u64);
     let bar = output::progress(total, "dead letters");
-    what.insert("limit".to_owned(), STEP.into());
-    let (mut resubmitted, mut locked) = (0, 0);
+    // What is named is done in one call: in a second one, ids of the first would name something else.
+    if !what.contains_key("ids") {
+        what.insert("limit".to_owned(), STEP.into());
+    }
+    let (mut resubmitted, mut locked, mut missing) = (0, 0, Vec::new());
     loop {
         let answer =
             post(client, &format!("/bus/{path}/$deadletterqueue/resubmit"), &Value::Object(what.clone())).await?;
         resubmitted += count(&answer, "resubmitted");
         locked = count(&answer, "locked").max(locked);
+        missing.extend(answer.get("missing").and_then(Value::as_array).cloned().unwrap_or_default());
         bar.set_position(resubmitted);
         if answer.get("more").and_then(Value::as_bool) != Some(true) {
             break;
@@ -198,12 +206,19 @@ async fn resubmit(client: &Client, path: &Path, mut what: Map<String, Value>, js
     }
     bar.finish_and_clear();
     if json {
-        output::line(&json!({ "resubmitted": resubmitted, "locked": locked }).to_string());
+        let mut done = json!({ "resubmitted": resubmitted, "locked": locked });
+        if let Some(done) = done.as_object_mut().filter(|_| !missing.is_empty()) {
+            done.insert("missing".to_owned(), missing.clone().into());
+        }
+        output::line(&done.to_string());
     } else {
         output::line(&format!("{resubmitted} dead letters are back in {path}"));
         if locked > 0 {
             output::note(&format!("{locked} were left alone, for somebody has received them"));
         }
+        for id in &missing {
+            output::note(&format!("{} is not among the dead letters", id.as_str().unwrap_or(&id.to_string())));
+        }
     }
-    Ok(Done::All)
+    Ok(if missing.is_empty() { Done::All } else { Done::Refused })
 }

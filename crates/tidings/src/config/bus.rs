@@ -8,10 +8,12 @@ use serde_json::{Map, Value};
 use super::Config;
 use super::check::Check;
 use super::json::JsonObject;
+use super::problem;
 use super::secret::Secret;
+use crate::bus::declared;
 use crate::bus::definition::{self, Definition};
 use crate::bus::manage::{ENTITIES, SUBSCRIPTIONS};
-use crate::bus::{declared, path};
+use crate::bus::path::{self, Path};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -230,6 +232,23 @@ fn check_times(default_ttl_seconds: u64, duplicate_window_seconds: u64, check: &
 /// Names are parts of paths: `/bus/topic/subscriptions/sub/$deadletterqueue`.
 pub(super) fn entity_name(name: &str) -> Result<(), String> {
     path::check_name(name, path::NAME_CHARS)
+}
+
+/// What comes with Tidings is of a kind, which the file cannot change: its handlers rely on it.
+pub(super) fn check_kinds(config: &Config, check: &mut Check<'_>) {
+    let seed = |name: &str| declared::seeds().into_iter().find(|(path, _)| *path == Path::queue(name));
+    let queues = config.queues.iter().map(|queue| &queue.name).enumerate();
+    let topics = config.topics.iter().map(|topic| &topic.name).enumerate();
+    let queues = queues.map(|(place, name)| ("queues", definition::Kind::Queue, place, name));
+    let topics = topics.map(|(place, name)| ("topics", definition::Kind::Topic, place, name));
+    for (list, kind, place, name) in queues.chain(topics) {
+        if let Some((_, seed)) = seed(name).filter(|(_, seed)| seed.kind != kind) {
+            let is = if seed.kind == definition::Kind::Queue { "queue" } else { "topic" };
+            let name = problem::quote(name);
+            let mut list = check.key(list);
+            list.item(place).key("name").problem(format_args!("is {name}, a {is} that comes with Tidings"));
+        }
+    }
 }
 
 /// More than there can be would be left out at the start. What comes with Tidings counts.

@@ -310,6 +310,7 @@ impl Config {
                 .problem(format_args!("is one too many: there are {all}, at most {most} are possible"));
         }
         bus::check_counts(self, check);
+        bus::check_kinds(self, check);
     }
 
     /// A scheduled message is judged as the API would judge it (S002-60), so that no run fails for what could be known.

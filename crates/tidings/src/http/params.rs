@@ -34,6 +34,19 @@ impl Params {
         if errors.is_empty() { Ok(Self { pairs, errors }) } else { Err(Problem::invalid(errors)) }
     }
 
+    /// The same from fields of a body that mean what parameters of another call do.
+    #[must_use]
+    pub fn of(fields: Vec<(&str, &str)>) -> Self {
+        let pairs = fields.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self { pairs: pairs.collect(), errors: Vec::new() }
+    }
+
+    /// Every parameter that was wrong.
+    #[must_use]
+    pub fn into_errors(self) -> Vec<FieldError> {
+        self.errors
+    }
+
     /// A parameter's text; an empty one counts as absent.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {

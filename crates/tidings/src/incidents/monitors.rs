@@ -8,7 +8,8 @@ use crate::config::rules::{Channel, Rule, Target};
 
 const TITLE: &str = "[{{ data.severity }}] {{ data.summary }}";
 const TEXT: &str = "{{ data.summary }}\n\nMonitor: {{ data.monitor }}\nSince: {{ data.aboveSince }}\n\
-    Incident: {{ data.incidentId }} ({{ data.state }})\nAcknowledge: POST /incidents/{{ data.incidentId }}/acknowledge";
+    Incident: {{ data.incidentId }} ({{ data.state }}){% if data.state == 'open' %}\n\
+    Acknowledge: POST /incidents/{{ data.incidentId }}/acknowledge{% endif %}";
 
 #[must_use]
 pub const fn metric_name(metric: Metric) -> &'static str {

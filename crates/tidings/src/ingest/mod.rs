@@ -172,10 +172,7 @@ impl Ingest {
         match bus.prepare(kind.entity(), message::of(kind, envelope)).await {
             Ok(prepared) => Ok(Ok(prepared)),
             Err(BusError::TooLarge(why)) => Ok(Err(refused(envelope, vec![FieldError::new("", why)], true))),
-            Err(error @ BusError::NoEntity(_)) => {
-                tracing::warn!(%error, event = envelope.event_id, "nobody handles an event");
-                Ok(Ok(Prepared::default()))
-            }
+            // Nor is it taken where its queue is missing, which is declared from the start: nobody would handle it.
             Err(BusError::Store(error) | BusError::Line(LineError::Store(error))) => Err(error),
             Err(error) => Err(Error::failed("an event cannot be put on the bus", error)),
         }

@@ -265,6 +265,8 @@ fn asked(form: &Form) -> Result<Map<String, Value>, Vec<FieldError>> {
             let lines = |text: &str| text.replace("\r\n", "\n");
             let (before, body) = (lines(form.text("before")), lines(form.text("body")));
             let body = if body == before { Value::Null } else { Value::from(body) };
+            // The page names a letter by its number, which may be another one's message id.
+            let id = id.parse::<u64>().map_or_else(|_| Value::from(id), Value::from);
             json!({ "ids": [id], "body": body })
         }
     };

@@ -24,7 +24,9 @@ use crate::messages::dead::edit::Edit;
 use crate::messages::dead::job::{self, Deed};
 use crate::messages::dead::{self, Filter};
 use crate::messages::http::dead::many::begin;
-use crate::messages::http::dead::{DeadLetterView, discard_one, path_param, resubmit_one, send_back_one, view};
+use crate::messages::http::dead::{
+    DeadLetterView, discard_one, filter_params, path_param, resubmit_one, send_back_one, view,
+};
 use crate::messages::record::CHANNELS;
 use crate::rules::read;
 use crate::tokens::Scope;
@@ -112,20 +114,31 @@ async fn list(State(services): State<Services>, visitor: Visitor, mut params: Pa
                 } }
             }
             (parts::pager("/ui/dead-letters", &[("channel", &channel), ("type", &wanted), ("path", &of_path), ("correlationId", &correlation)], cursor.as_deref(), next))
-            @if visitor.operates() { (for_many(&visitor, "", &[])) }
+            @if visitor.operates() { (for_many(&visitor, &filter, "", &[])) }
         }
     };
     Ok(layout::page(&visitor, "/ui/messages", "Dead letters", content).into_response())
 }
 
-/// Sending again, or throwing away, all that fit a pattern.
-fn for_many(visitor: &Visitor, pattern: &str, wrong: &[FieldError]) -> Markup {
+/// Sending again, or throwing away, all that fit a pattern, of those that the page's filter shows.
+fn for_many(visitor: &Visitor, filter: &Filter, pattern: &str, wrong: &[FieldError]) -> Markup {
+    let filters = [
+        ("channel", &filter.channel),
+        ("message_type", &filter.message_type),
+        ("path", &filter.path),
+        ("correlationId", &filter.correlation_id),
+    ];
+    let said: Vec<_> = filters.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect();
     html! {
         section aria-labelledby="many" {
             h2 id="many" { "Many at once" }
             form.editor method="post" action="/ui/dead-letters/many" {
                 (form_token(visitor))
                 (parts::wrong("Not done:", wrong))
+                @for (name, value) in &said { input type="hidden" name=(name) value=(value); }
+                @if !said.is_empty() {
+                    p { "Only those of " @for (name, value) in &said { (name) " " strong { (value) } " " } }
+                }
                 label { span { "Those that fit this pattern " span.faint { "over channel, message_type, reason, code, rule, payload, target, of the bus path, subject, properties, body; empty: all" } }
                     textarea.code name="where" rows="3" spellcheck="false" placeholder="{\"channel\": [\"webhook\"], \"code\": [503]}" { (pattern) } }
                 div.actions {
@@ -150,18 +163,24 @@ async fn many(
         "purge" => Deed::Purge,
         _ => return Err(Problem::invalid_field("deed", "must be resubmit or purge")),
     };
+    let named = ["channel", "message_type", "path", "correlationId"].map(|name| (name, form.text(name)));
+    let mut params = Params::of(named.to_vec());
+    let filter = filter_params(&mut params);
+    params.finish()?;
     let text = form.text("where").trim();
     let pattern = if text.is_empty() {
         None
     } else {
         if let Err(errors) = read::pattern_text(text) {
-            let page = layout::page(&visitor, "/ui/messages", "Dead letters", for_many(&visitor, text, &errors));
+            let page =
+                layout::page(&visitor, "/ui/messages", "Dead letters", for_many(&visitor, &filter, text, &errors));
             return Ok((axum::http::StatusCode::BAD_REQUEST, page).into_response());
         }
         Some(text.to_owned())
     };
     let id = services.ids.uuid(services.clock.now());
-    let job = begin(&services, visitor.caller(), &correlation, deed, pattern, Edit::default(), id).await?;
+    let (what, which) = ((deed, Edit::default()), (filter, pattern));
+    let job = begin(&services, visitor.caller(), &correlation, what, which, id).await?;
     Ok(see_other(&format!("/ui/dead-letters/jobs/{}", encode(&job.id))))
 }
 

@@ -77,6 +77,10 @@ async fn a_dead_letter_is_raised_escalated_acknowledged_and_resolved() {
     assert_eq!(incidents(&client, "?state=resolved").await.len(), 1);
     assert_eq!(incidents(&client, "?state=acknowledged").await.len(), 0);
     assert!(told(&client, "on-call").await[2].contains("Resolved"));
+    let notices = client.get("/notifications?user=on-call").await.expect(200).json();
+    let asks = |notice: &Value| notice["text"].as_str().unwrap().contains("Acknowledge: POST /incidents/");
+    let asking: Vec<_> = notices["items"].as_array().unwrap().iter().map(asks).collect();
+    assert_eq!(asking, [false, true, true], "there is nothing left to acknowledge: {notices}");
     let over = client.post(&format!("/incidents/{id}/acknowledge"), &json!({})).await.expect(409).json();
     assert!(over["detail"].as_str().unwrap().contains("resolved"));
     // The whole story under one id, and who acknowledged.

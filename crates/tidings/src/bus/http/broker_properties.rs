@@ -71,6 +71,9 @@ fn time_to_live(name: &str, value: &Value) -> Result<Duration, String> {
     };
     let ttl = seconds.filter(|seconds| *seconds > 0.0).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     ttl.ok_or_else(|| match name {
+        _ if seconds.is_some_and(|seconds| seconds > 0.0) => {
+            format!("is too long, at most {} s are possible", u64::MAX)
+        }
         "TimeToLive" => "must be a number of seconds above 0".to_owned(),
         _ => "must be a time span above 0 as in 1.12:30:00 (days.hours:minutes:seconds)".to_owned(),
     })
@@ -98,7 +101,13 @@ fn time(value: &Value) -> Result<Timestamp, String> {
         let zoned = jiff::fmt::rfc2822::DateTimeParser::new().parse_zoned(text).ok()?;
         Some(zoned.timestamp())
     });
-    read.ok_or_else(|| "must be a time as in Sun, 06 Nov 1994 08:49:37 GMT or 1994-11-06T08:49:37Z".to_owned())
+    // There are a few hours more in a calendar than in any zone's time.
+    let is_late =
+        || text.trim_end_matches(['Z', 'z']).parse::<jiff::civil::DateTime>().is_ok_and(|at| at.year() == 9999);
+    read.ok_or_else(|| match is_late() {
+        true => format!("is too late, the last time there is is {}", Timestamp::MAX),
+        false => "must be a time as in Sun, 06 Nov 1994 08:49:37 GMT or 1994-11-06T08:49:37Z".to_owned(),
+    })
 }
 
 /// Reads custom properties given as JSON.

@@ -192,6 +192,13 @@ async fn cancel(
     correlation: CorrelationId,
     place: Place,
 ) -> Result<impl IntoResponse, Problem> {
+    if place.path.subscription.is_none() && matches!(services.bus.entity(&place.path.entity)?.body, Body::Topic(_)) {
+        let name = &place.path.entity;
+        return Err(Problem::bad_request(format!(
+            "{name} is a topic: its subscriptions have the copies, each under a number of its own. Cancel all of them by \
+             message id or business key (DELETE /bus/{name}/scheduled?key=), or one under its subscription"
+        )));
+    }
     let line = services.bus.line(&place.path)?;
     let none = || Problem::not_found("no message is scheduled under this number");
     let number: u64 = place.part("sequenceNumber").parse().map_err(|_| none())?;

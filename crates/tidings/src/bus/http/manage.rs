@@ -13,6 +13,7 @@ use tidings_store::Error;
 use super::Place;
 use crate::app::Services;
 use crate::audit::Action;
+use crate::bus::declared;
 use crate::bus::definition::{Definition, Kind};
 use crate::bus::entity::{Body, Entity, Origin, Record, Subscription};
 use crate::bus::figures::Figures;
@@ -61,11 +62,13 @@ pub fn routes() -> Vec<Route> {
             .scopes(&[Scope::Operate])
             .body::<EntityBody>()
             .answer::<EntityView>(200, "It was changed; its messages stay")
-            .answer::<EntityView>(201, "It was made; it gets what is sent from now on"),
+            .answer::<EntityView>(201, "It was made; it gets what is sent from now on")
+            .answer_empty(409, "It is in the configuration file, or its topic has as many as there can be"),
         Route::new(Method::DELETE, subscription, "Delete a subscription with its messages", delete)
             .at_owner()
             .scopes(&[Scope::Operate])
-            .answer_empty(204, "It is deleted"),
+            .answer_empty(204, "It is deleted")
+            .answer_empty(409, "It is in the configuration file, or declared from the start"),
     ]
 }
 
@@ -374,7 +377,7 @@ async fn delete(
             return Err(Problem::not_found(format!("there is no entity {path} on the bus")));
         };
         refuse_file(Some(&record))?;
-        if record.origin == Origin::BuiltIn {
+        if declared::is_seed(path) {
             return Err(Problem::conflict("this entity is declared from the start and cannot be deleted; purge it"));
         }
         let planned = services.bus.plan_delete(path)?;

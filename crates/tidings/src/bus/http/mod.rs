@@ -108,7 +108,7 @@ impl From<BusError> for Problem {
         match error {
             // As Service Bus answers when there is no such entity.
             BusError::NoEntity(_) => Self::new(StatusCode::GONE, "gone", detail),
-            BusError::OtherKind(_) | BusError::TooMany(_) => Self::conflict(detail),
+            BusError::OtherKind(_) | BusError::TooMany(_) | BusError::Ambiguous(_) => Self::conflict(detail),
             BusError::WrongKind(_) => Self::bad_request(detail),
             BusError::TooLarge(_) => Self::too_large(detail),
             // As Service Bus answers when a quota is exceeded.

@@ -15,14 +15,15 @@ use crate::app::Services;
 use crate::audit::Action;
 use crate::bus::MESSAGE_BYTES;
 use crate::bus::path::Path;
-use crate::bus::resubmit::{Resubmit, Resubmitted, Which};
+use crate::bus::resubmit::{Id, Resubmit, Resubmitted, Which};
 use crate::http::{CorrelationId, Json, JsonText, Problem, Route};
 use crate::tokens::{Caller, Scope};
 
 /// Ids in one call.
 const IDS: usize = 1000;
-/// Dead letters in one call, if it does not say.
+/// Dead letters in one call, at most and if it does not say.
 const LIMIT: u64 = 1_000_000;
+const MOST: usize = 1_000_000;
 
 #[must_use]
 pub fn routes() -> Vec<Route> {
@@ -34,6 +35,7 @@ pub fn routes() -> Vec<Route> {
                 .body::<ResubmitBody>()
                 .answer::<ResubmitView>(200, "What was sent back; their deliveries are counted anew")
                 .answer_empty(404, "None of the ids is there")
+                .answer_empty(409, "With `body`: several have this message id. Nothing is sent back")
         })
         .into()
 }
@@ -43,12 +45,13 @@ pub fn routes() -> Vec<Route> {
 #[serde(rename_all = "camelCase")]
 #[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
 struct ResubmitBody {
-    /// Sequence numbers among the dead letters, or message ids; 1 to 1000.
+    /// Numbers are sequence numbers among the dead letters. Texts are message ids, which several may share; a text that is
+    /// no message id, but a number, is a sequence number, unless there is a `limit`. 1 to 1000.
     ids: Option<Vec<Value>>,
     /// An EventBridge pattern over `messageId`, `subject`, `properties`, `deadLetter` and `body`.
     r#where: Option<Map<String, Value>>,
     all: Option<bool>,
-    /// With one id: takes the place of the message's body. A string, or JSON, which becomes its text.
+    /// With one id, of one message: takes the place of its body. A string, or JSON, which becomes its text.
     body: Option<Value>,
     /// At most so many in this call; `more` says whether there are others.
     limit: Option<u64>,
@@ -64,6 +67,10 @@ struct ResubmitView {
     locked: u64,
     more: bool,
     up_to: u64,
+    /// Those of the `ids` that are not there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Value>")]
+    missing: Vec<Id>,
 }
 
 async fn resubmit(
@@ -76,7 +83,8 @@ async fn resubmit(
     let fields = body.object()?;
     let what = read(&fields).map_err(Problem::invalid)?;
     let done = send_back(&services, &caller, &correlation, &place.path, &fields, &what).await?;
-    let view = ResubmitView { resubmitted: done.resubmitted, locked: done.locked, more: done.more, up_to: done.up_to };
+    let Resubmitted { resubmitted, locked, more, up_to, missing } = done;
+    let view = ResubmitView { resubmitted, locked, more, up_to, missing };
     Ok(Json(StatusCode::OK, view))
 }
 
@@ -152,23 +160,24 @@ pub fn read(fields: &Map<String, Value>) -> Result<Resubmit, Vec<FieldError>> {
             number
         }
     };
-    let limit = number("limit", LIMIT).unwrap_or(LIMIT);
+    let limit = number("limit", LIMIT).map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let up_to = number("upTo", i64::MAX.unsigned_abs());
     match which {
         Some(which) if errors.is_empty() => {
-            Ok(Resubmit { which, body, limit: usize::try_from(limit).unwrap_or(usize::MAX), up_to })
+            // Without a limit all that are named are sent back in this call.
+            let limit = limit.or_else(|| (!matches!(which, Which::Ids(_))).then_some(MOST));
+            Ok(Resubmit { which, body, limit, up_to })
         }
         _ => Err(errors),
     }
 }
 
-fn ids(value: &Value) -> Option<Vec<String>> {
+fn ids(value: &Value) -> Option<Vec<Id>> {
     let list = value.as_array().filter(|list| (1..=IDS).contains(&list.len()))?;
     list.iter()
         .map(|id| match id {
-            Value::String(text) if !text.is_empty() => Some(text.clone()),
-            Value::Number(number) if number.is_u64() => Some(number.to_string()),
-            _ => None,
+            Value::String(text) if !text.is_empty() => Some(Id::Text(text.clone())),
+            number => number.as_u64().map(Id::Number),
         })
         .collect()
 }

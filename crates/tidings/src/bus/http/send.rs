@@ -111,11 +111,12 @@ fn one(headers: &HeaderMap, body: Bytes, errors: &mut Vec<FieldError>) -> Result
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mut message = Message { body, content_type: content_type.map(ToOwned::to_owned), ..Message::default() };
     if let Some(value) = headers.get(broker_properties::HEADER) {
-        match json::text(value.as_bytes()).map(json::parse::<Value>) {
-            Ok(Ok(Value::Object(fields))) => {
-                broker_properties::read(&fields, &mut message, "BrokerProperties.", errors)
+        match json::text(value.as_bytes()).and_then(json::parse::<Value>) {
+            Ok(Value::Object(fields)) => {
+                broker_properties::read(&fields, &mut message, "BrokerProperties.", errors);
             }
-            _ => errors.push(FieldError::new("BrokerProperties", "must be a JSON object")),
+            Ok(_) => errors.push(FieldError::new("BrokerProperties", "must be a JSON object")),
+            Err(bad) => errors.push(FieldError::new("BrokerProperties", format!("must be a JSON object: {}", bad.0))),
         }
     }
     message.properties = broker_properties::from_headers(headers, errors);

@@ -373,6 +373,17 @@ fn rules_and_pushes_of_a_subscription_are_judged_as_the_api_judges_them() {
     assert_eq!(large(3_100), ["3 "]);
 }
 
+// S003-110: handlers wait at what comes with Tidings, so it stays what it is.
+#[test]
+fn what_comes_with_tidings_is_of_its_kind() {
+    let topic = "[[topics]]\nname = \"t\"\n[[topics]]\nname = \"ocr-processing-queue\"\n";
+    let problem = bad(topic).iter().next().map(|problem| (problem.key.clone(), problem.message.clone())).unwrap();
+    assert_eq!(problem.0, "topics[1].name");
+    assert!(problem.1.contains("a queue that comes with Tidings"), "{}", problem.1);
+    let queue = bad("[[queues]]\nname = \"system-events-topic\"\n").to_string();
+    assert!(queue.contains("a topic that comes with Tidings"), "{queue}");
+}
+
 // Those that come with Tidings have their place whatever the file has.
 #[test]
 fn queues_topics_and_schedules_are_counted() {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::edit::Edit;
-use super::{DeadLetter, OnBus, discard, oldest};
+use super::{DeadLetter, Filter, OnBus, discard, oldest};
 use crate::audit::{Action, Audit};
 use crate::bus::resubmit::document;
 use crate::bus::{Bus, Path, Where, letters};
@@ -58,7 +58,9 @@ impl Deed {
 #[derive(Debug, Clone)]
 pub struct Order {
     pub deed: Deed,
-    /// A pattern over the letters; absent: all of them.
+    /// None but these.
+    pub filter: Filter,
+    /// Of these, a pattern over the letters; absent: all of them.
     pub pattern: Option<String>,
     pub edit: Edit,
     pub by: String,
@@ -92,7 +94,10 @@ pub struct Job {
 /// If the order holds what an item cannot.
 pub fn begin(id: Uuid, order: &Order, now: Timestamp) -> Result<Write, Error> {
     let object = |map: &Option<Map<String, Json>>| map.as_ref().map(|map| Json::Object(map.clone()).to_string());
+    let filter = (order.filter != Filter::default()).then(|| serde_json::to_string(&order.filter)).transpose();
+    let filter = filter.map_err(|error| Error::Invalid(format!("a filter cannot be stored: {error}")))?;
     let item = Item::new()
+        .with_some("filter", filter)
         .with("job_id", id.to_string())
         .with("open", OPEN)
         .with("created_at", iso_millis(now))
@@ -193,8 +198,11 @@ impl Clerk {
         now: Timestamp,
     ) -> Result<Option<(Job, Vec<Write>, Vec<Message>)>, Error> {
         let mut moved = Job { end: next.is_none(), cursor: next, step: job.step + 1, ..job.clone() };
-        let pattern = job.order.pattern.as_deref().and_then(|text| Pattern::parse(text).ok());
+        let unreadable = |error| Error::Corrupt(format!("a stored job's pattern cannot be read: {error}"));
+        let pattern = job.order.pattern.as_deref().map(Pattern::parse).transpose().map_err(unreadable)?;
         let (mut writes, mut made) = (Vec::new(), Vec::new());
+        let (letters, others): (Vec<_>, Vec<_>) = letters.into_iter().partition(|one| job.order.filter.covers(one));
+        moved.seen += i64::try_from(others.len()).unwrap_or_default();
         let (of_bus, letters): (Vec<_>, Vec<_>) = letters.into_iter().partition(|letter| letter.bus.is_some());
         if !self.on_bus(&mut moved, of_bus, pattern.as_ref()).await? {
             // What was done here is counted; the rest of the chunk is looked at again when the others have done theirs.
@@ -341,11 +349,19 @@ impl Job {
         let text = |name: &str| item.str(name).map(ToOwned::to_owned);
         let count = |name: &str| item.int(name).unwrap_or(0);
         let object = |name: &str| item.str(name).and_then(|text| serde_json::from_str(text).ok());
+        let unreadable = |error| Error::Corrupt(format!("a stored job cannot be read: {error}"));
         let deed = [Deed::Resubmit, Deed::Purge].into_iter().find(|deed| item.str("deed") == Some(deed.as_str()));
         Ok(Self {
             id: text("job_id").unwrap_or_default(),
             order: Order {
                 deed: deed.ok_or_else(|| Error::Corrupt("a stored job cannot be read".to_owned()))?,
+                // What cannot be read must not become everything.
+                filter: item
+                    .str("filter")
+                    .map(serde_json::from_str)
+                    .transpose()
+                    .map_err(unreadable)?
+                    .unwrap_or_default(),
                 pattern: text("pattern"),
                 edit: Edit { payload: object("payload"), target: object("target"), body: text("body") },
                 by: text("by").unwrap_or_default(),

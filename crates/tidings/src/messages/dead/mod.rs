@@ -10,7 +10,7 @@ pub mod job;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use tidings_core::message::Attempt;
 use tidings_core::time::{Timestamp, iso_millis};
@@ -83,7 +83,7 @@ impl OnBus {
 }
 
 /// Which letters somebody wants.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Filter {
     pub channel: Option<String>,
     pub message_type: Option<String>,
@@ -286,6 +286,16 @@ impl DeadLetter {
 }
 
 impl Filter {
+    /// Whether a letter is one of these, wherever it was found.
+    fn covers(&self, letter: &DeadLetter) -> bool {
+        let is_after = |from: Timestamp| *letter.time >= *iso_millis(from);
+        let is_before = |to: Timestamp| *letter.time <= *iso_millis(to);
+        self.fits(letter)
+            && self.correlation_id.as_deref().is_none_or(|id| id == letter.correlation_id)
+            && self.from.is_none_or(is_after)
+            && self.to.is_none_or(is_before)
+    }
+
     fn range(&self) -> Range {
         let text = |at: Option<Timestamp>| at.map(|at| iso_millis(at).into());
         match (text(self.from), text(self.to)) {

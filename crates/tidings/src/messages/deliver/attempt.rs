@@ -34,6 +34,8 @@ const RECORD_TRIES: u32 = 5;
 
 /// Why a message is given up that has no room for an attempt.
 const TOO_LARGE: &str = "too large to be tried";
+/// What is said of one whose message of the bus is gone.
+const TAKEN_BACK: &str = "taken back: its message of the bus was purged, or deleted with its subscription";
 
 /// No lease lasts longer.
 #[must_use]
@@ -193,6 +195,9 @@ async fn send(desk: &Desk, message: &Message) -> Result<(Sent, Health), Error> {
     let services = &desk.services;
     if let Some(why) = targets::disabled(&*services.store, message).await? {
         return Ok((Outcome::reject(why).into(), Health::Untried));
+    }
+    if services.bus.is_taken_back(message).await? {
+        return Ok((Outcome::reject(TAKEN_BACK).into(), Health::Untried));
     }
     let started = services.clock.monotonic();
     let timeout = services.messages.policy_of(message).timeout;

@@ -174,12 +174,14 @@ impl Senders {
             Err(why) => return Outcome::reject(why),
         };
         let (content_type, body) = push::body_of(&message.payload);
+        // A first attempt may be written down only with its outcome.
+        let attempt = message.delivery.tries() + u32::from(!message.delivery.in_flight());
         let call = webhook::Call {
             id: &message.message_id,
             correlation_id: &message.correlation_id,
             trace_id: message.trace_id.as_deref(),
             content_type: &content_type,
-            headers: push::headers_of(&message.payload),
+            headers: push::headers_of(&message.payload, attempt),
             body,
         };
         sender.call(Some(timeout), call, target, now).await

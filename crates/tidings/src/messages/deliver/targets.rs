@@ -51,7 +51,9 @@ pub async fn disabled(store: &dyn Store, message: &Message) -> Result<Option<Str
     let item = store.get(table(), &Key::with_sort(DISABLED, id_of(url))).await?;
     Ok(item.map(|item| {
         let since = item.str("since").unwrap_or_default();
-        format!("the target is disabled since {since}: {}", item.str("reason").unwrap_or_default())
+        let reason = item.str("reason").unwrap_or_default();
+        let again = format!("DELETE /channels/webhook/disabled/{}", id_of(url));
+        format!("the target is disabled since {since}: {reason}. To call it again: {again}")
     }))
 }
 

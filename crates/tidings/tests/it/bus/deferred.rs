@@ -53,6 +53,33 @@ async fn an_exhausted_one_is_a_dead_letter_and_nothing_else() {
     assert_eq!(deferred(&client).await, (0, 0));
 }
 
+// S003-81: an abandoned one waits as long as was said, or as its queue says, wherever it is; also over a restart.
+#[tokio::test]
+async fn an_abandoned_one_waits_before_it_can_be_had_again() {
+    let fixed = json!({ "strategy": "fixed", "baseSeconds": 30, "maxSeconds": 30, "jitter": false });
+    let server = with_queue("q", &json!({ "retry": fixed, "maxDeliveryCount": 9 })).await;
+    let number = defer(&server.client(), "a").await;
+    let token = server.admin_token().to_owned();
+    let got = ask(&server.client(), &number).await.pop().unwrap();
+    let later = json!({ "action": "abandon", "delaySeconds": 60 });
+    assert_eq!(settle(&server.client(), "q", &got, later).await["status"], "ok");
+    let server = server.restart().await;
+    let client = server.client_with(&token);
+    server.clock.advance(Duration::from_secs(59));
+    assert_eq!(ask(&client, &number).await, Vec::<Value>::new());
+    server.clock.advance(Duration::from_secs(1));
+    let got = ask(&client, &number).await.pop().unwrap();
+    settle(&client, "q", &got, json!({ "action": "abandon", "reason": "Busy" })).await;
+    server.clock.advance(Duration::from_secs(29));
+    assert_eq!(ask(&client, &number).await, Vec::<Value>::new());
+    server.clock.advance(Duration::from_secs(1));
+    let got = ask(&client, &number).await.pop().unwrap();
+    settle(&client, "q", &got, json!({ "action": "abandon", "delaySeconds": 0 })).await;
+    let got = ask(&client, &number).await.pop().unwrap();
+    assert_eq!((&got["deliveryCount"], &got["attempts"][2]["reason"]), (&json!(5), &json!("Busy")));
+    assert_eq!(deferred(&client).await, (1, 1));
+}
+
 /// A store on which who reads a deferred message can be made to wait with what was read.
 struct Slow {
     inner: Memory,

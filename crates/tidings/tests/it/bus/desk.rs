@@ -42,6 +42,34 @@ async fn one_dead_letter_is_edited_and_resubmitted() {
     assert!(log.to_string().contains("q/$deadletterqueue"), "{log}");
 }
 
+// S003-97: what is edited is one message. A number is a place among the dead letters, a text a message id.
+#[tokio::test]
+async fn an_edit_never_reaches_another_message() {
+    let server = with_queue("q", &json!({})).await;
+    let client = server.client();
+    for (id, body) in [("2", "one"), ("77", "two"), ("shared", "three"), ("shared", "four")] {
+        let properties = json!({ "MessageId": id }).to_string();
+        client.post_with("/bus/q/messages", &[("brokerproperties", &properties)], body).await.expect(201);
+        let got = receive_one(&client, "q").await;
+        settle(&client, "q", &got, json!({ "action": "deadletter" })).await;
+    }
+    let shared = json!({ "ids": ["shared"], "body": "corrected" });
+    client.post("/bus/q/$deadletterqueue/resubmit", &shared).await.problem(409);
+    assert_eq!(counts(&client, "q").await["deadLettered"], 4, "nothing is moved");
+    let second = json!({ "ids": [2], "body": "corrected" });
+    assert_eq!(resubmit(&client, &second).await["resubmitted"], 1);
+    let got = receive_one(&client, "q").await;
+    assert_eq!((&got["messageId"], &got["body"]), (&json!("77"), &json!("corrected")));
+    // As a text it is the message id, and where there is none, the number.
+    let done = resubmit(&client, &json!({ "ids": ["2", "3", "none", 99] })).await;
+    assert_eq!((&done["resubmitted"], &done["missing"]), (&json!(2), &json!(["none", 99])));
+    assert_eq!(bodies(&receive(&client, "q", 9).await), ["one", "three"]);
+    // In the calls that follow a limit, an id that was sent back is not taken for a number.
+    let limited = json!({ "ids": ["4"], "limit": 1 });
+    client.post("/bus/q/$deadletterqueue/resubmit", &limited).await.problem(404);
+    assert_eq!(resubmit(&client, &json!({ "ids": ["shared"], "limit": 1 })).await["resubmitted"], 1);
+}
+
 #[tokio::test]
 async fn some_are_resubmitted_by_pattern_and_by_id() {
     let server = with_dead(&[("a", "Timeout"), ("b", "BadSchema"), ("c", "Timeout"), (r#"{"n":4}"#, "Other")]).await;
@@ -159,7 +187,44 @@ fn the_command_line_lists_peeks_resubmits_and_purges() {
     assert!(all.starts_with("1 dead letters"), "{all}");
     let purged = run(directory.path(), &["queues", "purge", "scans"]).expect(0).stdout;
     assert!(purged.starts_with("2 messages"), "{purged}");
+    run(directory.path(), &["queues", "peek", "scans", "--state", "foo"]).expect(2);
+    for (limit, code) in [("0", 2), ("1", 0), ("1000", 0), ("1001", 2)] {
+        run(directory.path(), &["queues", "peek", "scans", "--limit", limit]).expect(code);
+    }
     run(directory.path(), &["queues", "peek", "a/b/c"]).expect(2);
     run(directory.path(), &["queues", "peek", "none"]).expect(1);
+    served.stop();
+}
+
+// What somebody sends cannot make a terminal do things; and whoever names what is not there hears of it.
+#[test]
+fn the_command_line_shows_foreign_texts_harmlessly_and_says_which_ids_are_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let token = std::fs::read_to_string(directory.path().join("tidings-data/admin.token")).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let client = Client::new(&served.url, Some(token.trim()));
+        client.put("/bus/scans", &json!({})).await.expect(201);
+        client
+            .post_with(
+                "/bus/scans/messages",
+                &[("brokerproperties", r#"{"MessageId":"m1"}"#)],
+                "\u{1b}[2Jgone\r\u{9b}x\ny",
+            )
+            .await
+            .expect(201);
+        let got = receive_one(&client, "scans").await;
+        settle(&client, "scans", &got, json!({ "action": "deadletter", "reason": "a\u{1b}]0;b\n" })).await;
+    });
+    let peeked = run(directory.path(), &["queues", "peek", "scans/$deadletterqueue"]).expect(0).stdout;
+    assert!(peeked.contains(r"\u001b[2Jgone\u000d\u009bx y") && peeked.contains(r"a\u001b]0;b\u000a"), "{peeked:?}");
+    let json = run(directory.path(), &["queues", "peek", "scans/$deadletterqueue", "--json"]).expect(0).stdout;
+    assert!(!json.trim_end().contains(char::is_control), "{json:?}");
+    let read: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(read["items"][0]["body"], "\u{1b}[2Jgone\r\u{9b}x\ny");
+    let arguments = ["queues", "resubmit", "scans", "--id", "m1", "--id", "m2"];
+    let done = run(directory.path(), &arguments).expect(1);
+    assert!(done.stdout.starts_with("1 dead letters") && done.stderr.contains("m2 is not among"), "{}", done.stderr);
     served.stop();
 }

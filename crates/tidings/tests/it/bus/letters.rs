@@ -180,6 +180,42 @@ async fn a_job_that_is_disturbed_counts_every_letter_once() {
     }
 }
 
+// SX-08: what narrows the list narrows what is done, which cannot be undone.
+#[tokio::test]
+async fn many_are_thrown_away_within_the_filters_of_the_list() {
+    let server = with_dead(&[("a", "First"), ("b", "Second")]).await;
+    let client = server.client();
+    client.put("/bus/other", &json!({})).await.expect(201);
+    send(&client, "other", "c").await;
+    bury(&client, "other", "Third").await;
+    crate::messages::make(&client, &crate::messages::hello()).await;
+    crate::messages::deliver(&server.services, "ntfy").await;
+    for (fields, field) in [
+        (json!({ "all": true, "path": 5 }), "path"),
+        (json!({ "all": true, "path": "a/b/c" }), "path"),
+        (json!({ "all": true, "channel": "pigeon" }), "channel"),
+        (json!({ "where": { "reason": ["First"] }, "from": "soon" }), "from"),
+        (json!({ "ids": ["x"], "channel": "bus" }), "channel"),
+        (json!({ "all": true, "message_type": "" }), "message_type"),
+    ] {
+        assert_eq!(client.post("/dead-letters/purge", &fields).await.bad_fields(), [field], "{fields}");
+    }
+    for field in ["payload", "body"] {
+        let same = json!({ "all": true, field: { "text": "x" } });
+        assert_eq!(client.post("/dead-letters/resubmit", &same).await.bad_fields(), [field]);
+    }
+    assert_eq!(letters(&client, "").await.len(), 4, "nothing is done");
+    let job = many(&server, "purge", &json!({ "all": true, "path": "other" })).await;
+    assert_eq!((&job["seen"], &job["done"]), (&json!(4), &json!(1)));
+    let job = many(&server, "purge", &json!({ "all": true, "channel": "ntfy" })).await;
+    assert_eq!((&job["seen"], &job["done"]), (&json!(3), &json!(1)));
+    let second = json!({ "where": { "channel": ["bus"] }, "from": "2026-03-01T12:00:01Z", "path": "q" });
+    assert_eq!(many(&server, "resubmit", &second).await["done"], 1);
+    assert_eq!(reasons(&letters(&client, "").await), ["First"]);
+    let log = client.get("/audit-log?action=dead_letters.purge").await.expect(200).json();
+    assert_eq!(log["items"][1]["details"]["filter"]["path"], "other");
+}
+
 // SX-08: filtered redrive and purge, with progress.
 #[tokio::test]
 async fn many_are_sent_back_or_thrown_away_by_pattern() {

@@ -122,3 +122,40 @@ async fn a_definition_has_at_most_300_kib() {
         assert_eq!(answer.status, if good { 201 } else { 400 }, "{}", answer.text());
     }
 }
+
+// Each mistake by its own name, so that whoever made it finds it.
+#[tokio::test]
+async fn a_refusal_says_what_is_wrong_and_where() {
+    let server = with_queue("q", &json!({})).await;
+    let client = server.client();
+    let batch = json!([{ "Body": "a" }, { "Body": "x".repeat(262_144) }]).to_string();
+    let large =
+        client.post_as("/bus/q/messages", "application/vnd.microsoft.servicebus.json", batch).await.problem(413);
+    assert!(large["detail"].as_str().unwrap().starts_with("[1]: "), "{large}");
+    for (properties, says) in [
+        (r#"{"TimeToLive":1e300}"#, "too long"),
+        (r#"{"TimeToLive":0}"#, "above 0"),
+        (r#"{"ScheduledEnqueueTimeUtc":"9999-12-31T23:59:59Z"}"#, "too late"),
+        (r#"{"ScheduledEnqueueTimeUtc":"soon"}"#, "must be a time"),
+        ("{", "must be a JSON object"),
+        ("[]", "must be a JSON object"),
+    ] {
+        let answer = client.post_with("/bus/q/messages", &[("brokerproperties", properties)], "x").await;
+        assert!(answer.problem(400).to_string().contains(says), "{properties}: {}", answer.text());
+    }
+    let bytes = reqwest::header::HeaderValue::from_bytes(b"{\"Label\":\"\xe4\"}").unwrap();
+    let request = client.request(Method::POST, "/bus/q/messages").header("brokerproperties", bytes).body("x");
+    let answer = Answer::to(request).await;
+    assert!(answer.problem(400).to_string().contains("UTF-8"), "{}", answer.text());
+    client.put("/bus/t", &json!({ "kind": "topic" })).await.expect(201);
+    let cancel = client.delete("/bus/t/scheduled/1").await.problem(400);
+    assert!(cancel["detail"].as_str().unwrap().contains("?key="), "{cancel}");
+    let rule = |rule: serde_json::Value| json!({ "rules": [rule] });
+    for key in ["", ".", ".."] {
+        let wrong = client.put("/bus/t/subscriptions/s", &rule(json!({ "name": "r", "key": key }))).await;
+        assert_eq!(wrong.bad_fields(), ["rules[0].key"], "{key}");
+    }
+    let unknown = client.put("/bus/t/subscriptions/s", &rule(json!({ "name": "r", "sql": "sys.Foo = 1" }))).await;
+    let said = unknown.problem(400).to_string();
+    assert!(said.contains("MessageId") && !said.contains("DeliveryCount"), "{said}");
+}

@@ -2,6 +2,7 @@
 
 mod actions;
 mod batches;
+mod declared;
 mod deferred;
 mod desk;
 mod entities;

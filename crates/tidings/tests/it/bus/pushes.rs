@@ -87,7 +87,7 @@ async fn what_is_handed_over_has_the_properties_of_the_message() {
     client.post_with("/bus/t/messages", &headers, "x").await.expect(201);
     handed_over(&client, 1).await;
     let list = client.get("/api/messages?message_type=bus_push").await.expect(200).json();
-    let headers = tidings::bus::push::headers_of(list["items"][0]["payload"].as_object().unwrap());
+    let headers = tidings::bus::push::headers_of(list["items"][0]["payload"].as_object().unwrap(), 1);
     let broker: Value = serde_json::from_str(headers["brokerproperties"].to_str().unwrap()).unwrap();
     assert_eq!(
         (&broker["MessageId"], &broker["Label"], &broker["DeliveryCount"]),
@@ -210,6 +210,61 @@ async fn what_cannot_be_pushed_is_a_dead_letter_of_its_subscription() {
     }
     client.post(&format!("{path}/resubmit"), &json!({ "all": true })).await.expect(200);
     handed_over(&client, 4).await;
+}
+
+// S003-80: a stable id, and deliveries that are counted.
+#[tokio::test]
+async fn each_attempt_of_a_push_says_which_it_is() {
+    let tries = std::sync::atomic::AtomicU32::new(0);
+    let hook = Server::start(move |_| {
+        Reply::status(if tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 2 { 500 } else { 200 })
+    })
+    .await;
+    let retry = json!({ "strategy": "fixed", "baseSeconds": 5, "maxSeconds": 5, "jitter": false });
+    let server = pushing(&hook, json!({ "retry": retry })).await;
+    let client = server.client();
+    send(&client, "t", "x").await;
+    handed_over(&client, 1).await;
+    for _ in 0..3 {
+        deliver(&server).await;
+        server.clock.advance(Duration::from_secs(5));
+    }
+    becomes(&client, "outgoing", 1).await;
+    let broker = |asked: &Asked| serde_json::from_str::<Value>(&asked.headers["brokerproperties"]).unwrap();
+    let counted: Vec<_> = hook.asked().iter().map(|asked| broker(asked)["DeliveryCount"].clone()).collect();
+    assert_eq!(counted, [json!(1), json!(2), json!(3)]);
+}
+
+// What is purged, or deleted with its subscription, is not posted any more, whoever restarts in between.
+#[tokio::test]
+async fn what_is_purged_or_deleted_is_not_pushed_again() {
+    let hook = Server::start(|_| Reply::status(500)).await;
+    let retry = json!({ "strategy": "fixed", "baseSeconds": 5, "maxSeconds": 5, "jitter": false });
+    let server = pushing(&hook, json!({ "retry": retry })).await;
+    let client = server.client();
+    let token = server.admin_token().to_owned();
+    send(&client, "t", "purged").await;
+    handed_over(&client, 1).await;
+    deliver(&server).await;
+    assert_eq!(hook.asked().len(), 1);
+    client.post(&format!("{PATH}/purge"), &json!({})).await.expect(200);
+    let server = server.restart().await;
+    let client = server.client_with(&token);
+    send(&client, "t", "deleted").await;
+    handed_over(&client, 2).await;
+    server.clock.advance(Duration::from_secs(5));
+    deliver(&server).await;
+    assert_eq!(hook.asked().iter().map(text).collect::<Vec<_>>(), ["purged", "deleted"], "the new one goes");
+    client.delete(PATH).await.expect(204);
+    server.clock.advance(Duration::from_secs(5));
+    deliver(&server).await;
+    assert_eq!(hook.asked().len(), 2);
+    let list = client.get("/api/messages?message_type=bus_push").await.expect(200).json();
+    for item in list["items"].as_array().unwrap() {
+        assert_eq!(item["status"], "failed");
+        assert!(item["error_message"].as_str().unwrap().contains("taken back"), "{item}");
+    }
+    assert_eq!(client.get("/dead-letters").await.expect(200).json()["items"], json!([]));
 }
 
 // After a restart what is under way is found, and neither sent nor counted twice; its lock never ran out.

@@ -1,9 +1,13 @@
 //! One message at a time, in the shape of the Service Bus REST API.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::json;
+use tidings_core::time::Clock;
+use tidings_store::Store;
+use tidings_store::memory::Memory;
 
 use super::{broker_properties, counts, receive, receive_one, send, settle, with_queue};
 use crate::support::{Answer, TestServer};
@@ -269,4 +273,40 @@ async fn each_call_needs_its_scope() {
         }
     }
     Answer::to(server.stranger().request(Method::POST, "/bus/q/messages")).await.problem(401);
+}
+
+// S003-81, S003-97: what a receiver says of a failure is durable when it is answered, and seen at once.
+#[tokio::test]
+async fn why_a_message_was_abandoned_is_stored_with_the_answer() {
+    let clock = crate::support::server::clock();
+    let store: Arc<dyn Store> = Arc::new(Memory::new(Arc::clone(&clock) as Arc<dyn Clock>));
+    let mut first = TestServer::over(Arc::clone(&store), clock).await;
+    let client = first.client();
+    client.put("/bus/q", &json!({ "maxDeliveryCount": 3 })).await.expect(201);
+    for body in ["a", "b"] {
+        send(&client, "q", body).await;
+    }
+    let why = json!({ "action": "abandon", "reason": "NoPaper", "description": "tray 2" });
+    let got = receive_one(&client, "q").await;
+    assert_eq!(settle(&client, "q", &got, why.clone()).await["status"], "ok");
+    let seen = client.get("/bus/q/peek").await.expect(200).json()["items"][0].clone();
+    assert_eq!((&seen["body"], &seen["attempts"][0]["reason"]), (&json!("a"), &json!("NoPaper")));
+    // It is the first again, and without a word nothing is written.
+    let got = receive_one(&client, "q").await;
+    assert_eq!((&got["body"], &got["deliveryCount"]), (&json!("a"), &json!(2)));
+    settle(&client, "q", &got, json!({ "action": "abandon" })).await;
+    first.stop().await;
+    let second = TestServer::over_again(store, &first, |_| {}).await;
+    let client = second.client();
+    let got = receive_one(&client, "q").await;
+    assert_eq!((&got["body"], &got["deliveryCount"]), (&json!("a"), &json!(3)));
+    // The last word, too.
+    assert_eq!(settle(&client, "q", &got, why).await["status"], "ok");
+    let dead = client.post("/bus/q/$deadletterqueue/receive", &json!({ "waitSeconds": 10 })).await.expect(200).json();
+    let attempts = dead["messages"][0]["attempts"].clone();
+    let ends: Vec<_> = attempts.as_array().unwrap().iter().map(|one| (&one["outcome"], &one["reason"])).collect();
+    let (abandoned, reason) = (json!("abandoned"), json!("NoPaper"));
+    assert_eq!(ends, [(&abandoned, &reason), (&json!("lost"), &json!("Lost")), (&abandoned, &reason)]);
+    assert_eq!(dead["messages"][0]["deadLetter"]["reason"], "MaxDeliveryCountExceeded");
+    assert_eq!(counts(&client, "q").await["active"], 1);
 }

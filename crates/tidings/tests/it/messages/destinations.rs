@@ -49,6 +49,7 @@ async fn a_target_that_is_gone_is_not_called_again() {
     becomes(&server.services, &second.message_id, "failed").await;
     let failed = client.get(&format!("/api/messages/{}", second.message_id)).await.expect(200).json();
     assert!(failed["error_message"].as_str().unwrap().contains("disabled since 2026-03-01T12:00:00.000Z"), "{failed}");
+    assert!(failed["error_message"].as_str().unwrap().contains("DELETE /channels/webhook/disabled/"), "{failed}");
     assert_eq!(hook.asked().iter().filter(|asked| asked.path == "/gone").count(), 1);
     let audit = client.get("/audit-log?action=target.disable").await.expect(200).json();
     assert_eq!(audit["items"].as_array().unwrap().len(), 1);

@@ -183,7 +183,8 @@ async fn those_that_fit_a_pattern_are_sent_again_by_a_job() {
     let counts = client.get("/api/metrics").await.json()["counts"].clone();
     assert_eq!((&counts["completed"], &counts["failed"], &counts["created"]), (&json!(125), &json!(126), &json!(0)));
     // A payload that does not fit leaves the letter where it is, and says so.
-    let begun = client.post("/dead-letters/resubmit", &json!({ "all": true, "payload": {} })).await.expect(202).json();
+    let wrong = json!({ "all": true, "channel": "ntfy", "payload": {} });
+    let begun = client.post("/dead-letters/resubmit", &wrong).await.expect(202).json();
     let done = finished(&server, &begun).await;
     assert_eq!((&done["done"], &done["failed"]), (&json!(0), &json!(1)));
     assert!(done["error"].as_str().unwrap().contains("payload.text is required"), "{done}");

@@ -222,6 +222,30 @@ async fn a_dead_letter_of_the_bus_is_edited_sent_back_and_thrown_away() {
     assert!(torn.contains("removed"), "{torn}");
 }
 
+// SX-08: what is done to many is done to those that the page shows.
+#[tokio::test]
+async fn many_are_thrown_away_within_the_filter_of_the_page() {
+    let server = TestServer::start().await;
+    let (client, visitor) = (server.client(), Visitor::admin(&server).await);
+    for queue in ["scans", "labels"] {
+        client.put(&format!("/bus/{queue}"), &json!({})).await.expect(201);
+        client.post_as(&format!("/bus/{queue}/messages"), "text/plain", queue).await.expect(201);
+        let got = client.post(&format!("/bus/{queue}/receive"), &json!({})).await.expect(200).json();
+        let dead = json!([{ "lockToken": got["messages"][0]["lockToken"], "action": "deadletter" }]);
+        client.post(&format!("/bus/{queue}/settle"), &dead).await.expect(200);
+    }
+    let page = visitor.get("/ui/dead-letters?path=scans").await.expect(200).text();
+    assert!(page.contains("name=\"path\" value=\"scans\""), "{page}");
+    let wrong = [("deed", "purge"), ("where", ""), ("path", "a/b/c")];
+    visitor.act("/ui/dead-letters/many", &wrong).await.expect(400);
+    let these = [("deed", "purge"), ("where", ""), ("path", "scans")];
+    visitor.act("/ui/dead-letters/many", &these).await.expect(303);
+    tidings::messages::dead::work(&server.services).await.unwrap();
+    let left = client.get("/dead-letters").await.expect(200).json();
+    let paths: Vec<_> = left["items"].as_array().unwrap().iter().map(|letter| letter["path"].clone()).collect();
+    assert_eq!(paths, ["labels"]);
+}
+
 // Issue 3: keys that stand twice in a rule are refused, here as at the API's door.
 #[tokio::test]
 async fn a_key_that_stands_twice_in_the_rule_editor_is_refused_by_its_place() {

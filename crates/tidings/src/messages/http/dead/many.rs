@@ -13,13 +13,13 @@ use tidings_core::pattern::Pattern;
 use tidings_store::Error;
 use uuid::Uuid;
 
-use super::{edited, remove_one, send_back_one};
+use super::{edited, filter_params, remove_one, send_back_one};
 use crate::app::Services;
 use crate::audit::Action;
-use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Problem, Route};
+use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Params, Problem, Route};
 use crate::messages::dead::edit::Edit;
 use crate::messages::dead::job::{self, Deed, Job, Order};
-use crate::messages::dead::{self, DeadLetter};
+use crate::messages::dead::{self, DeadLetter, Filter};
 use crate::messages::http::create::{created_by, request_ids};
 use crate::nodes::forward::Call;
 use crate::outbound;
@@ -46,7 +46,8 @@ pub fn routes() -> Vec<Route> {
     ]
 }
 
-/// Which letters, by exactly one of `ids`, `where` and `all`; and what is to be different.
+/// Which letters, by exactly one of `ids`, `where` and `all`; and what is to be different. Beside `where` and `all` the
+/// filters of the list: of those that fit all of them.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "describes the body, which is read field by field to name every mistake")]
 struct ManyBody {
@@ -57,11 +58,24 @@ struct ManyBody {
     r#where: Option<Map<String, Value>>,
     /// `true`: all that there are now.
     all: Option<bool>,
-    /// `resubmit` alone: takes the old one's place.
+    /// Beside `where` or `all`: of this channel alone; `bus`: messages of queues and subscriptions.
+    channel: Option<String>,
+    /// The same: of this type; of a message of the bus its subject.
+    message_type: Option<String>,
+    /// The same: of this queue or subscription of the bus.
+    path: Option<String>,
+    /// The same: of this correlation id. `correlation_id` says the same.
+    #[serde(rename = "correlationId")]
+    correlation_id: Option<String>,
+    /// The same: not given up before this date or time.
+    from: Option<String>,
+    /// The same: not given up after this date or time; a date means its whole day.
+    to: Option<String>,
+    /// `resubmit` alone, and not for all there are: takes the old one's place.
     payload: Option<Map<String, Value>>,
     /// `resubmit` alone: where they go instead.
     target: Option<Map<String, Value>>,
-    /// `resubmit` alone, of messages of the bus: what they say instead.
+    /// `resubmit` alone, and not for all there are, of messages of the bus: what they say instead.
     body: Option<Value>,
 }
 
@@ -124,12 +138,28 @@ impl From<Job> for JobView {
 /// Which letters somebody means.
 enum Which {
     Ids(Vec<String>),
-    Where(String),
-    All,
+    /// Those that fit a pattern, or all, as far as a filter covers them.
+    Many(Filter, Option<String>),
 }
 
 impl Which {
+    /// Every field that narrows is heeded or refused: who says `path` does not mean everything.
     fn read(fields: &Map<String, Value>) -> Result<Self, Vec<FieldError>> {
+        let (which, filter) = match (Self::chosen(fields), filter(fields)) {
+            (Ok(which), Ok(filter)) => (which, filter),
+            (which, filter) => return Err(which.err().into_iter().chain(filter.err()).flatten().collect()),
+        };
+        match which {
+            Self::Many(_, pattern) => Ok(Self::Many(filter, pattern)),
+            Self::Ids(ids) if filter == Filter::default() => Ok(Self::Ids(ids)),
+            Self::Ids(_) => {
+                let given = FILTERS.into_iter().filter(|name| fields.get(*name).is_some_and(|value| !value.is_null()));
+                Err(given.map(|name| FieldError::new(name, "goes with `where` or `all`, not with `ids`")).collect())
+            }
+        }
+    }
+
+    fn chosen(fields: &Map<String, Value>) -> Result<Self, Vec<FieldError>> {
         let given = |name: &str| fields.get(name).filter(|value| !value.is_null());
         match (given("ids"), given("where"), given("all")) {
             (Some(ids), None, None) => {
@@ -139,17 +169,45 @@ impl Which {
                 ids.map(Self::Ids).ok_or_else(refused)
             }
             (None, Some(pattern), None) => match Pattern::parse(&pattern.to_string()) {
-                Ok(_) => Ok(Self::Where(pattern.to_string())),
+                Ok(_) => Ok(Self::Many(Filter::default(), Some(pattern.to_string()))),
                 Err(error) => {
                     let place = error.path.strip_prefix('$').unwrap_or(&error.path);
                     Err(vec![FieldError::new(format!("where{place}"), error.message)])
                 }
             },
-            (None, None, Some(Value::Bool(true))) => Ok(Self::All),
+            (None, None, Some(Value::Bool(true))) => Ok(Self::Many(Filter::default(), None)),
             (None, None, Some(_)) => Err(vec![FieldError::new("all", "must be true, or left out")]),
             _ => Err(vec![FieldError::new("", "needs exactly one of `ids`, `where` and `all`")]),
         }
     }
+}
+
+/// The filters of the list, as fields of a body.
+const FILTERS: [&str; 7] = ["channel", "message_type", "path", "correlationId", "correlation_id", "from", "to"];
+
+fn filter(fields: &Map<String, Value>) -> Result<Filter, Vec<FieldError>> {
+    let mut errors = Vec::new();
+    let mut said = Vec::new();
+    for name in FILTERS {
+        match fields.get(name) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(text)) if !text.is_empty() => said.push((name, text.as_str())),
+            Some(_) => errors.push(FieldError::new(name, "must be a text that is not empty")),
+        }
+    }
+    let mut params = Params::of(said);
+    let filter = filter_params(&mut params);
+    errors.extend(params.into_errors());
+    if errors.is_empty() { Ok(filter) } else { Err(errors) }
+}
+
+/// One text in the place of all that there are, of whatever kind, is a mistake.
+fn refuse_edit_of_all(which: &Which, edit: &Edit) -> Vec<FieldError> {
+    let given = [("payload", edit.payload.is_some()), ("body", edit.body.is_some())];
+    let is_all = matches!(which, Which::Many(filter, None) if *filter == Filter::default());
+    let given = given.into_iter().filter(|(_, given)| is_all && *given);
+    let why = "would be the same for all there are; say which, by `ids`, `where` or a filter";
+    given.map(|(name, _)| FieldError::new(name, why)).collect()
 }
 
 type Seed = Option<Extension<IdempotencySeed>>;
@@ -170,11 +228,14 @@ async fn resubmit(
             return Err(Problem::invalid(errors.collect()));
         }
     };
+    let refused = refuse_edit_of_all(&which, &edit);
+    if !refused.is_empty() {
+        return Err(Problem::invalid(refused));
+    }
     let asker = Asker { services: &services, caller: &caller, correlation: &correlation.0, headers: &headers };
     match which {
         Which::Ids(ids) => asker.resubmit_each(ids, &edit, seed).await,
-        Which::Where(pattern) => asker.begin(Deed::Resubmit, Some(pattern), edit, seed).await,
-        Which::All => asker.begin(Deed::Resubmit, None, edit, seed).await,
+        Which::Many(filter, pattern) => asker.begin((Deed::Resubmit, edit), filter, pattern, seed).await,
     }
 }
 
@@ -190,8 +251,7 @@ async fn purge(
     let asker = Asker { services: &services, caller: &caller, correlation: &correlation.0, headers: &headers };
     match which {
         Which::Ids(ids) => asker.purge_each(ids).await,
-        Which::Where(pattern) => asker.begin(Deed::Purge, Some(pattern), Edit::default(), seed).await,
-        Which::All => asker.begin(Deed::Purge, None, Edit::default(), seed).await,
+        Which::Many(filter, pattern) => asker.begin((Deed::Purge, Edit::default()), filter, pattern, seed).await,
     }
 }
 
@@ -331,10 +391,16 @@ impl Asker<'_> {
         Ok(self.services.at_owner(&line, call).await?.map(Elsewhere))
     }
 
-    async fn begin(&self, deed: Deed, pattern: Option<String>, edit: Edit, seed: Seed) -> Result<Response, Problem> {
+    async fn begin(
+        &self,
+        what: (Deed, Edit),
+        filter: Filter,
+        pattern: Option<String>,
+        seed: Seed,
+    ) -> Result<Response, Problem> {
         let id = request_ids(self.services, seed).uuid(0);
         let correlation = CorrelationId::alone(self.correlation.to_owned());
-        let job = begin(self.services, self.caller, &correlation, deed, pattern, edit, id).await?;
+        let job = begin(self.services, self.caller, &correlation, what, (filter, pattern), id).await?;
         let mut response = Json(StatusCode::ACCEPTED, JobView::from(job)).into_response();
         if let Ok(location) = format!("/dead-letters/jobs/{id}").parse() {
             response.headers_mut().insert(header::LOCATION, location);
@@ -343,19 +409,24 @@ impl Asker<'_> {
     }
 }
 
-/// Begins a job over those that fit a pattern, or all; gives it as it is then.
+/// Begins a job over those that a filter covers and that fit a pattern, or all of them; gives it as it is then.
 pub async fn begin(
     services: &Services,
     caller: &Caller,
     correlation: &CorrelationId,
-    deed: Deed,
-    pattern: Option<String>,
-    edit: Edit,
+    (deed, edit): (Deed, Edit),
+    (filter, pattern): (Filter, Option<String>),
     id: Uuid,
 ) -> Result<Job, Problem> {
-    let details = json!({ "action": deed.as_str(), "where": pattern, "edited": edited(&edit) });
+    let mut details = json!({ "action": deed.as_str(), "where": pattern, "edited": edited(&edit) });
+    if filter != Filter::default()
+        && let Some(details) = details.as_object_mut()
+    {
+        details.insert("filter".to_owned(), json!(filter));
+    }
     let order = Order {
         deed,
+        filter,
         pattern,
         edit,
         by: caller.name(),

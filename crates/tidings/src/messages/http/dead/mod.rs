@@ -173,23 +173,28 @@ async fn page(
     caller: Caller,
     mut params: Params,
 ) -> Result<impl IntoResponse, Problem> {
-    let channel = params.text("channel").map(ToOwned::to_owned);
-    if channel.as_deref().is_some_and(|channel| !CHANNELS.contains(&channel) && channel != CHANNEL) {
-        params.refuse("channel", format!("must be one of {}, {CHANNEL}", CHANNELS.join(", ")));
-    }
-    let path = path_param(&mut params);
-    let message_type = name_param(&mut params, "message_type");
-    let (from, to) = (params.time("from", End::Start), params.time("to", End::Finish));
-    if from.zip(to).is_some_and(|(from, to)| from > to) {
-        params.refuse("from", "must not be after `to`");
-    }
-    let correlation_id = correlation_param(&mut params);
-    let filter = Filter { channel, message_type, path, correlation_id, from, to };
+    let filter = filter_params(&mut params);
     let mut asked = Asked::read(&services.sealer, &caller, "/dead-letters", &filter, params)?;
     let (items, next) = dead::page(&*services.store, &filter, asked.limit, asked.after.take()).await?;
     let cursor = asked.cursor(&services.sealer, next.as_ref());
     let items = views(&services, items).await?;
     Ok(Json(StatusCode::OK, DeadLetterList { items, cursor }))
+}
+
+/// Which letters somebody means, in a query or in a body.
+pub fn filter_params(params: &mut Params) -> Filter {
+    let channel = params.text("channel").map(ToOwned::to_owned);
+    if channel.as_deref().is_some_and(|channel| !CHANNELS.contains(&channel) && channel != CHANNEL) {
+        params.refuse("channel", format!("must be one of {}, {CHANNEL}", CHANNELS.join(", ")));
+    }
+    let path = path_param(params);
+    let message_type = name_param(params, "message_type");
+    let (from, to) = (params.time("from", End::Start), params.time("to", End::Finish));
+    if from.zip(to).is_some_and(|(from, to)| from > to) {
+        params.refuse("from", "must not be after `to`");
+    }
+    let correlation_id = correlation_param(params);
+    Filter { channel, message_type, path, correlation_id, from, to }
 }
 
 /// The path of a queue or subscription as the bus spells it.
