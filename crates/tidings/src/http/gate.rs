@@ -184,7 +184,10 @@ impl Gate {
         let limits = &services.limits;
         let content = match self.body_rule {
             BodyRule::Upload | BodyRule::Parts => {
-                body::check_unpacked(&parts.headers)?;
+                let body = match self.body_rule {
+                    BodyRule::Upload => body::unpacked(&parts.headers, body)?,
+                    _ => body::check_unpacked(&parts.headers).map(|()| body)?,
+                };
                 let most = services.config.limits.upload_bytes;
                 Content::Coming { body, most, patience: limits.timeout() }
             }
