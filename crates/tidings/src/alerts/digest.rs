@@ -138,9 +138,8 @@ impl Alerts {
 
 /// The mail that tells of an event together with others, if there is one by now.
 pub async fn told_by(store: &dyn Store, event_id: &str) -> Result<Option<String>, Error> {
-    let Some(source) = store.get(record::sources_table(), &Key::new(event_id)).await? else { return Ok(None) };
-    let (Some(partition), Some(sort)) = (source.str("PartitionKey"), source.str("SortKey")) else { return Ok(None) };
-    let alert = store.get(record::table(), &record::key(partition, sort)).await?;
+    let Some((partition, sort)) = record::place_of(store, event_id).await? else { return Ok(None) };
+    let alert = store.get(record::table(), &record::key(&partition, &sort)).await?;
     Ok(alert.and_then(|alert| alert.str(DELIVERY_ID).map(ToOwned::to_owned)))
 }
 

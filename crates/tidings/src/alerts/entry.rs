@@ -58,6 +58,10 @@ pub enum Reading {
 #[must_use]
 pub fn read(text: &str, mapping: &ProcessAlerts, latest: Timestamp) -> Reading {
     let bad = |errors| Reading::Bad { source_id: None, errors };
+    // What came as text within JSON has not been looked at yet.
+    if let Err(why) = json::check_depth(text) {
+        return bad(vec![why.into()]);
+    }
     let fields: Fields<'_> = match json::parse(text) {
         Ok(fields) => fields,
         Err(_) if text.trim_start().starts_with(['[', '"']) || !text.trim_start().starts_with('{') => {
@@ -76,7 +80,9 @@ pub fn read(text: &str, mapping: &ProcessAlerts, latest: Timestamp) -> Reading {
     let area = reader.optional(&["area"], NAME_CHARS);
     let elsewhere = action.as_deref().is_some_and(|action| !action.starts_with(PREFIX))
         || (action.is_some() && area.as_deref().is_some_and(|area| !area.eq_ignore_ascii_case(AREA)));
-    let correlation_id = reader.optional(&["correlationId"], CORRELATION_CHARS);
+    // An empty one is as good as none (S000-18).
+    let is_blank = reader.text("correlationId").is_some_and(|id| id.trim().is_empty());
+    let correlation_id = if is_blank { None } else { reader.optional(&["correlationId"], CORRELATION_CHARS) };
     if elsewhere {
         return Reading::Ignored { source_id, correlation_id };
     }

@@ -74,7 +74,7 @@ fn log_analytics_rows_are_read_as_well() {
 fn every_failing_field_is_named() {
     assert_eq!(errors(&json!({})), ["actionId", "timestamp", "actorUserId", "actorDisplayName", "details"]);
     let bad = json!({ "actionId": 7, "timestamp": "soon", "actorUserId": " ", "actorDisplayName": [], "details": "",
-                      "correlationId": "", "AlertSent": "true" });
+                      "correlationId": 7, "AlertSent": "true" });
     let named = ["actionId", "correlationId", "timestamp", "actorUserId", "actorDisplayName", "details", "alertSent"];
     assert_eq!(errors(&bad), named);
     for text in ["[]", "3", "\"x\"", "{\"a\":", "{}x"] {

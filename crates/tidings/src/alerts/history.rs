@@ -119,8 +119,10 @@ impl Walk<'_> {
         let shown = self.after.take().and_then(|place| Some((second_of(&place)?, place.str("SortKey")?.to_owned())));
         let latest = shown.as_ref().map_or(self.selection.to, |(at, _)| *at);
         let was_shown = |item: &Item| {
-            let (at, key) = (second_of(item), item.str("SortKey"));
-            shown.as_ref().is_some_and(|(second, last)| at == Some(*second) && key >= Some(last.as_str()))
+            let (at, key) = (second_of(item), item.str("SortKey").unwrap_or_default());
+            shown
+                .as_ref()
+                .is_some_and(|(second, last)| at == Some(*second) && order(key, *second) >= order(last, *second))
         };
         let mut second: Vec<Item> = Vec::new();
         let (mut after, mut read) = (None, 0);
@@ -164,7 +166,11 @@ impl Walk<'_> {
 
     /// Takes all alerts of a second; says whether the page is done.
     fn take(&mut self, mut second: Vec<Item>) -> Result<bool, Error> {
-        second.sort_by(|a, b| b.str("SortKey").cmp(&a.str("SortKey")));
+        let at = second.first().and_then(second_of).unwrap_or_default();
+        second.sort_by(|a, b| {
+            let [a, b] = [a, b].map(|item| order(item.str("SortKey").unwrap_or_default(), at));
+            b.cmp(&a)
+        });
         // Where the page ends for having looked at so many, it ends after this second.
         let enough = self.looked_at >= LOOKED_AT;
         let last = second.last().filter(|_| enough).map(|last| self.place(last)).transpose()?;
@@ -283,6 +289,20 @@ impl Selection {
 
 fn second_of(item: &Item) -> Option<i64> {
     item.int("EventTimestamp")
+}
+
+/// The order of sort keys of one second: by correlation id, then by number, the fourteenth after the second.
+fn order(key: &str, second: i64) -> (&str, u64, &str) {
+    let is_second = |text: &str| text.parse() == Ok(second);
+    let parts = || match key.rsplit_once('-')? {
+        (correlation_id, end) if is_second(end) => Some((correlation_id, 1)),
+        (base, number) => {
+            let (correlation_id, _) = base.rsplit_once('-').filter(|(_, end)| is_second(end))?;
+            Some((correlation_id, number.parse().ok()?))
+        }
+    };
+    let (correlation_id, number) = parts().unwrap_or((key, 0));
+    (correlation_id, number, key)
 }
 
 fn first_second(month: &str) -> Option<i64> {

@@ -76,19 +76,21 @@ pub struct Polled {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Page<'a> {
+struct Answer<'a> {
     #[serde(borrow)]
-    decorated_audit_log_entries: Vec<&'a RawValue>,
+    decorated_audit_log_entries: Option<Vec<&'a RawValue>>,
     continuation_token: Option<String>,
     #[serde(default)]
     has_more: bool,
+    /// The documentation's own sample has the page in here.
+    #[serde(borrow)]
+    value: Option<&'a RawValue>,
 }
 
-/// The documentation's own sample has the page in `value`.
-#[derive(Deserialize)]
-struct Wrapped<'a> {
-    #[serde(borrow)]
-    value: Page<'a>,
+struct Page<'a> {
+    entries: Vec<&'a RawValue>,
+    /// Leads to the page after it, if there is one.
+    next: Option<String>,
 }
 
 /// One source.
@@ -131,17 +133,21 @@ impl Poller {
         };
         let mut window = checkpoint.window.clone().unwrap_or_else(fresh);
         while polled.pages < PAGES {
-            let response = self.ask(&window).await?;
+            let response = match self.ask(&window).await {
+                Err(failed) if matches!(failed.trouble, Trouble::Refused | Trouble::Missing) => {
+                    return Err(self.begin_again(checkpoint, window, failed).await?);
+                }
+                answer => answer?,
+            };
             let text = json::text(&response.body).map_err(|why| Failed::new(Trouble::Unreadable, why.0))?;
             let page = read_page(text)?;
             polled.pages += 1;
-            polled.entries += page.decorated_audit_log_entries.len();
+            polled.entries += page.entries.len();
             polled.accepted += self.store(&page).await?;
-            let next = page.continuation_token.filter(|token| page.has_more && !token.is_empty());
-            match next {
+            match page.next {
                 Some(token) if token == window.token => {
                     let why = format!("the audit log gives the token {token:?} for the page after itself");
-                    return Err(Failed::new(Trouble::Unreadable, why));
+                    return Err(self.begin_again(checkpoint, window, Failed::new(Trouble::Unreadable, why)).await?);
                 }
                 Some(token) => {
                     window.token = token;
@@ -156,6 +162,16 @@ impl Poller {
             }
         }
         Ok(Polled { unfinished: true, ..polled })
+    }
+
+    /// A token that leads nowhere is forgotten, for tokens do not last and nobody says how long: the next turn reads the
+    /// window from its start, and what it has stored is known. Gives the failure back.
+    async fn begin_again(&self, checkpoint: Checkpoint, window: Window, failed: Failed) -> Result<Failed, Failed> {
+        if !window.token.is_empty() {
+            let window = Some(Window { token: String::new(), ..window });
+            self.note(&Checkpoint { window, ..checkpoint }).await?;
+        }
+        Ok(failed)
     }
 
     async fn checkpoint(&self, now: Timestamp) -> Result<Checkpoint, Failed> {
@@ -179,7 +195,7 @@ impl Poller {
     /// Stores a page's entries; those that cannot be read are kept as dead letters, for they never can.
     async fn store(&self, page: &Page<'_>) -> Result<usize, Failed> {
         let correlation = self.services.ids.uuid(self.services.clock.now()).to_string();
-        let entries = page.decorated_audit_log_entries.iter();
+        let entries = page.entries.iter();
         let found = entries.map(|entry| Found::Entry { text: Cow::Borrowed(entry.get()), id: None }).collect();
         let receipts = self.services.alerts.receive(&self.services.ingest, found, &correlation, Refused::Kept).await?;
         for result in ["accepted", "duplicate", "rejected"] {
@@ -222,9 +238,16 @@ impl Poller {
                 Err(Failed::new(Trouble::Denied, why))
             }
             status => {
-                let trouble = if status == 404 { Trouble::Missing } else { Trouble::Throttled };
+                let trouble = match status {
+                    404 => Trouble::Missing,
+                    408 | 429 | 500.. => Trouble::Throttled,
+                    400.. => Trouble::Refused,
+                    _ => Trouble::Unreadable,
+                };
                 let after = retry_after(&response.headers, self.services.clock.now());
-                Err(Failed { after, ..Failed::new(trouble, format!("Azure DevOps answered {status}")) })
+                let said = crate::channel::quote(&String::from_utf8_lossy(&response.body), &[token, &basic]);
+                let colon = if said.is_empty() { "" } else { ": " };
+                Err(Failed { after, ..Failed::new(trouble, format!("Azure DevOps answered {status}{colon}{said}")) })
             }
         }
     }
@@ -244,7 +267,20 @@ impl sources::Source for Poller {
 }
 
 fn read_page(text: &str) -> Result<Page<'_>, Failed> {
-    let page = serde_json::from_str::<Page<'_>>(text);
-    let page = page.or_else(|_| serde_json::from_str::<Wrapped<'_>>(text).map(|wrapped| wrapped.value));
-    page.map_err(|error| Failed::new(Trouble::Unreadable, format!("the audit log's answer cannot be read: {error}")))
+    let unreadable = |why: String| Failed::new(Trouble::Unreadable, format!("the audit log's answer {why}"));
+    let read =
+        |text| serde_json::from_str::<Answer<'_>>(text).map_err(|why| unreadable(format!("cannot be read: {why}")));
+    let mut answer = read(text)?;
+    if let (None, Some(inner)) = (&answer.decorated_audit_log_entries, answer.value) {
+        answer = read(inner.get())?;
+    }
+    let Some(entries) = answer.decorated_audit_log_entries else {
+        return Err(unreadable("has no list `decoratedAuditLogEntries`".to_owned()));
+    };
+    let next = answer.continuation_token.filter(|token| answer.has_more && !token.is_empty());
+    if answer.has_more && next.is_none() {
+        // To go on would be to leave out the rest of the window.
+        return Err(unreadable("says `hasMore` and has no `continuationToken`".to_owned()));
+    }
+    Ok(Page { entries, next })
 }

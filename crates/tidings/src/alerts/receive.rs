@@ -8,12 +8,12 @@ use serde::Serialize;
 use tidings_core::envelope::{Envelope, FieldError, check_name};
 use tidings_core::limits::{NAME_CHARS, SUBJECT_CHARS};
 use tidings_core::time::Timestamp;
-use tidings_store::{Error, Store};
+use tidings_store::{Error, Item, Key, Store};
 
 use super::digest;
 use super::entry::{Change, Reading, read};
 use super::limits::{EVENT_BYTES, RAW_BYTES};
-use super::record::{self, NewAlert};
+use super::record::{self, NewAlert, ROW_EVENT_ID};
 use super::shapes::Found;
 use super::{Alerts, Refused, accounts};
 use crate::ingest::{Arrival, Companions, Ingest};
@@ -66,7 +66,18 @@ impl Receipt {
         Self {
             partition_key: Some(alert.partition()),
             sort_key: Some(alert.sort()),
-            ..Self::new(status, Some(alert.source_id.clone()), Some(alert.correlation_id.clone()))
+            ..Self::new(status, Some(alert.event_id.clone()), Some(alert.correlation_id.clone()))
+        }
+    }
+
+    /// The answer to an event that is known: what its source's row says.
+    fn known(alert: NewAlert, row: Option<&Item>) -> Self {
+        let text = |name: &str| row.and_then(|item| item.str(name)).map(ToOwned::to_owned);
+        let event_id = text(ROW_EVENT_ID).unwrap_or(alert.source_id);
+        Self {
+            partition_key: text("PartitionKey"),
+            sort_key: text("SortKey"),
+            ..Self::new("duplicate", Some(event_id), text("correlationId"))
         }
     }
 }
@@ -160,6 +171,7 @@ impl Alerts {
             suppressed_by,
             digest_at: digest::next(settings.digest_seconds, now).filter(|_| told),
             correlation_id: change.correlation_id.clone().unwrap_or_else(|| correlation_id.to_owned()),
+            event_id: source_id.clone(),
             source_id,
             change,
             raw: text.into_owned(),
@@ -174,7 +186,7 @@ impl Alerts {
         let change = &alert.change;
         let subject = change.process_name.as_ref().filter(|name| check_name(name, SUBJECT_CHARS).is_ok());
         let envelope = Envelope {
-            event_id: alert.source_id.clone(),
+            event_id: alert.event_id.clone(),
             event_type: change.action.clone(),
             event_version: "1.0".to_owned(),
             event_timestamp: change.at,
@@ -185,7 +197,7 @@ impl Alerts {
             extensions: Vec::new(),
         };
         let message = match (&alert.suppressed_by, alert.digest_at) {
-            (None, None) => self.letterhead().message(&alert.item(), Some(&alert.source_id), 0, now),
+            (None, None) => self.letterhead().message(&alert.item(), Some(&alert.event_id), 0, now),
             _ => None,
         };
         let mut writes = alert.writes();
@@ -196,7 +208,8 @@ impl Alerts {
         }
     }
 
-    /// What the sender hears. A key that is taken by another event of the same second is no reason to lose one (S000-04).
+    /// What the sender hears. A key that is taken by another event of the same second is no reason to lose one, and
+    /// neither is an id that an event has which is no alert: what is known is what has a row (S000-04).
     async fn settle(
         &self,
         ingest: &Ingest,
@@ -206,24 +219,28 @@ impl Alerts {
     ) -> Result<Receipt, Error> {
         for _ in 0..TRIES {
             match outcome {
+                Ok(receipt) if receipt.status == "duplicate" => {
+                    let row = self.store.get(record::sources_table(), &Key::new(&alert.source_id)).await?;
+                    if row.is_some() {
+                        return Ok(Receipt::known(alert, row.as_ref()));
+                    }
+                    alert.rename();
+                }
                 Ok(receipt) => return Ok(self.told(alert, receipt, now).await),
                 Err(error) => {
                     if let Some(known) = error.conflict_on(0) {
-                        let known = known.found.as_ref();
-                        let text = |name: &str| known.and_then(|item| item.str(name)).map(ToOwned::to_owned);
                         ingest.metrics.events("duplicate", 1);
-                        return Ok(Receipt {
-                            partition_key: text("PartitionKey"),
-                            sort_key: text("SortKey"),
-                            ..Receipt::new("duplicate", Some(alert.source_id), text("correlationId"))
-                        });
+                        return Ok(Receipt::known(alert, known.found.as_ref()));
                     }
-                    if error.conflict_on(1).is_none() {
+                    if error.conflict_on(1).is_some() {
+                        alert.number = next_number(&*self.store, &alert).await?;
+                    } else if alert.is_renamed() && error.conflict_on(2).is_some() {
+                        alert.rename();
+                    } else {
                         return Err(error);
                     }
                 }
             }
-            alert.number = next_number(&*self.store, &alert).await?;
             let again = ingest.accept_each(vec![self.arrival(&alert, now)]).await?;
             outcome = again.into_iter().next().unwrap_or_else(|| Err(Error::Throttled("no answer".to_owned())));
         }
@@ -247,7 +264,7 @@ impl Alerts {
     }
 }
 
-/// What recognises an event: its id, its envelope's, or, without either, its text.
+/// What recognises an event: its id, what its envelope says, or, without either, its text.
 fn source_id(change: &Change, envelope_id: Option<String>, text: &str) -> String {
     let given = change.source_id.clone().or(envelope_id);
     if let Some(id) = given.as_ref().filter(|id| check_name(id, NAME_CHARS).is_ok()) {

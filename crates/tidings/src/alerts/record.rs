@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use tidings_core::time::Timestamp;
-use tidings_store::{Item, Key, KeyKind, Table, Write};
+use tidings_store::{Error, Item, Key, KeyKind, Store, Table, Write};
+use uuid::Uuid;
 
 use super::digest;
 use super::entry::{AREA, Change};
@@ -42,6 +43,11 @@ pub const DELIVERY_ID: &str = "DeliveryId";
 pub const DIGEST_PLACE: &str = "DigestPlace";
 /// Says of the few events that are too large for one item that the rest of them stands beside it.
 const CONTINUED: &str = "RawEventContinued";
+/// The event that it is, where its own text does not say it: its carrier's id stands for it, or another event has its id.
+pub const EVENT_ID: &str = "EventId";
+
+/// In the row of a source's id: what the event is called, if that is something else.
+pub const ROW_EVENT_ID: &str = "eventId";
 
 pub const BY_TIME: &str = "EventTimestamp-index";
 pub const BY_ACTOR: &str = "ActorId-index";
@@ -86,6 +92,8 @@ pub struct NewAlert {
     pub change: Change,
     /// What recognises the event: its own id, or what stands for it.
     pub source_id: String,
+    /// What it is called as an event of the house: the same, unless an event that is no alert is called so.
+    pub event_id: String,
     pub correlation_id: String,
     pub raw: String,
     pub suppressed_by: Option<String>,
@@ -150,18 +158,37 @@ impl NewAlert {
                     .map(|at| digest::place(at, change.at, self.received_at, &self.partition(), &self.sort())),
             )
             .with_some(CONTINUED, (!rest.is_empty()).then_some(true))
+            .with_some(EVENT_ID, (change.source_id.as_ref() != Some(&self.event_id)).then_some(&self.event_id))
     }
 
-    /// The writes that store it: the first fails if the event is known, the second if its key is taken.
+    /// Whether it is called otherwise as an event of the house than by its source.
+    #[must_use]
+    pub fn is_renamed(&self) -> bool {
+        self.event_id != self.source_id
+    }
+
+    /// Calls it otherwise: by a name that follows from the one that is taken, so that whoever does this does the same.
+    pub fn rename(&mut self) {
+        let name = format!("audit-event\n{}\n{}", self.source_id, self.event_id);
+        self.event_id = format!("audit-{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()));
+    }
+
+    /// The writes that store it: the first fails if the event is known, the second if its key is taken, and the third of
+    /// one that is called otherwise if that name is taken, too.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
-        let source = Item::new()
-            .with("sourceId", &self.source_id)
-            .with("PartitionKey", self.partition())
-            .with("SortKey", self.sort())
-            .with("correlationId", &self.correlation_id)
-            .with("ttl", self.expires_at);
-        let mut writes = vec![Write::insert(sources_table(), source), Write::insert(table(), self.item())];
+        let known_as = |id: &str| {
+            Item::new()
+                .with("sourceId", id)
+                .with("PartitionKey", self.partition())
+                .with("SortKey", self.sort())
+                .with("correlationId", &self.correlation_id)
+                .with_some(ROW_EVENT_ID, self.is_renamed().then_some(&self.event_id))
+                .with("ttl", self.expires_at)
+        };
+        let mut writes =
+            vec![Write::insert(sources_table(), known_as(&self.source_id)), Write::insert(table(), self.item())];
+        writes.extend(self.is_renamed().then(|| Write::insert(sources_table(), known_as(&self.event_id))));
         let (_, rest) = split(&self.raw);
         if !rest.is_empty() {
             let rest = Item::new()
@@ -173,6 +200,17 @@ impl NewAlert {
         }
         writes
     }
+}
+
+/// Where the alert is that an event of the house is about, if it is about one.
+pub async fn place_of(store: &dyn Store, event_id: &str) -> Result<Option<(String, String)>, Error> {
+    let Some(row) = store.get(sources_table(), &Key::new(event_id)).await? else { return Ok(None) };
+    // One that is called otherwise is not the event that was here before it.
+    if row.str(ROW_EVENT_ID).is_some_and(|known| known != event_id) {
+        return Ok(None);
+    }
+    let text = |name: &str| row.str(name).map(ToOwned::to_owned);
+    Ok(text("PartitionKey").zip(text("SortKey")))
 }
 
 /// The key of one of several in one second.

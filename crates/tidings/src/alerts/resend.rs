@@ -58,17 +58,19 @@ impl Alerts {
             return conflict("the alert's digest is still being sent; wait for its outcome");
         }
         let mut number = 0;
+        let mut event = event_id(&record);
         while let Some(earlier) = messages.get(&message_id(partition, sort, number).to_string()).await? {
             if !earlier.message.delivery.status.is_final() {
                 return conflict("the alert's message is still being sent; wait for its outcome");
             }
+            event = event.or(earlier.message.event_id);
             number += 1;
             if number >= MOST {
                 return conflict("the alert was sent again too often");
             }
         }
         let now = self.clock.now();
-        let Some(message) = self.letterhead().message(&record, event_id(&record), number, now) else {
+        let Some(message) = self.letterhead().message(&record, event.as_deref(), number, now) else {
             return conflict("nobody is to be told: set process_alerts.recipients first");
         };
         let unsent = Condition::Equals("AlertSent".into(), false.into());
@@ -87,6 +89,22 @@ impl Alerts {
         }
     }
 
+    /// The ids of all mails about the alert that an event is, in the order in which they were made.
+    pub async fn mails_of(&self, messages: &Messages, event_id: &str) -> Result<Vec<String>, Error> {
+        let Some((partition, sort)) = record::place_of(&*self.store, event_id).await? else { return Ok(Vec::new()) };
+        let alert = self.store.get(record::table(), &record::key(&partition, &sort)).await?;
+        let digest = alert.and_then(|alert| alert.str(record::DELIVERY_ID).map(ToOwned::to_owned));
+        let mut mails = Vec::from_iter(digest);
+        for number in 0..MOST {
+            let id = message_id(&partition, &sort, number).to_string();
+            if messages.get(&id).await?.is_none() {
+                break;
+            }
+            mails.push(id);
+        }
+        Ok(mails)
+    }
+
     /// One alert, whole.
     pub async fn alert(&self, partition: &str, sort: &str) -> Result<Option<Item>, Error> {
         let key = record::key(partition, sort);
@@ -99,11 +117,17 @@ impl Alerts {
     }
 }
 
-/// The id of the event that an alert is about, if the event says it.
-fn event_id(record: &Item) -> Option<&str> {
-    // Without an escape in it, an id stands in the raw event as it is.
+/// The id of the event that an alert is about, if the record or the event itself says it.
+fn event_id(record: &Item) -> Option<String> {
+    if let Some(id) = record.str(record::EVENT_ID) {
+        return Some(id.to_owned());
+    }
     let raw = record.str("RawEventJson")?;
     let fields: tidings_core::json::Fields<'_> = serde_json::from_str(raw).ok()?;
-    let (_, id) = fields.0.iter().find(|(name, _)| name.eq_ignore_ascii_case("id"))?;
-    serde_json::from_str::<&str>(id.get()).ok()
+    // As it was read when it came: the last one of a name counts, and `null` is none.
+    let text = |name: &str| {
+        let found = fields.0.iter().rev().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.and_then(|(_, value)| serde_json::from_str::<String>(value.get()).ok())
+    };
+    text("id").or_else(|| text("eventId"))
 }

@@ -22,7 +22,7 @@ const LEVELS: usize = 4;
 /// One event of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found<'a> {
-    /// Its text as it came, and the id its envelope has, for an event that has none itself.
+    /// Its text as it came, and what its envelope calls it, for an event that has no id itself.
     Entry { text: Cow<'a, str>, id: Option<String> },
     /// Something that the carrier says about itself.
     Other { id: Option<String> },
@@ -51,7 +51,8 @@ pub fn read<'a>(headers: &HeaderMap, body: &'a [u8], most: usize) -> Result<Requ
         return Ok(Request::Handshake(code));
     }
     // In binary mode a CloudEvent's attributes are headers, and its data is the body.
-    let id = headers.get("ce-id").and_then(|id| id.to_str().ok()).map(ToOwned::to_owned);
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let id = header("ce-id").map(|id| carried(id, header("ce-source")));
     let mut found = Unwrapped { found: Vec::new(), list: values.len() != 1 };
     for (place, value) in values.iter().enumerate() {
         let id = id.as_ref().map(|id| numbered(id, place, values.len()));
@@ -136,7 +137,8 @@ impl<'a> Unwrapped<'a> {
         if ["actionId", "operationName"].iter().any(|name| field(&fields, name).is_some()) {
             return self.found.push(entry(id));
         }
-        let own_id = text(&fields, "id").or(id);
+        let carrier = || text(&fields, "source").or_else(|| text(&fields, "topic"));
+        let own_id = text(&fields, "id").map(|id| carried(&id, carrier().as_deref())).or(id);
         if let Some(list) = ["decoratedAuditLogEntries", "records"].iter().find_map(|name| field(&fields, name)) {
             self.list = true;
             return self.unwrap(list, None, level + 1);
@@ -168,7 +170,7 @@ impl<'a> Unwrapped<'a> {
         }
     }
 
-    /// The same for JSON that came as text.
+    /// The same for JSON that came as text. What is too deep for it is left to who reads the entry, and refuses it.
     fn unwrap_text(&mut self, text: String, id: Option<String>, level: usize) {
         let mut inner = Unwrapped { found: Vec::new(), list: self.list };
         match serde_json::from_str::<&RawValue>(&text) {
@@ -190,6 +192,16 @@ fn field<'a>(fields: &Fields<'a>, name: &str) -> Option<&'a RawValue> {
 
 fn text(fields: &Fields<'_>, name: &str) -> Option<String> {
     field(fields, name).and_then(|value| serde_json::from_str(value.get()).ok())
+}
+
+/// What tells a carrier's events from all others: an id is unique only among those of one `source` (CloudEvents,
+/// EventBridge) or `topic` (Event Grid).
+fn carried(id: &str, carrier: Option<&str>) -> String {
+    match carrier.filter(|carrier| !carrier.is_empty()) {
+        // No two pairs are the same text.
+        Some(carrier) => format!("{}@{carrier}", id.replace('%', "%25").replace('@', "%40")),
+        None => id.to_owned(),
+    }
 }
 
 /// The id of one of several events that came under one id.

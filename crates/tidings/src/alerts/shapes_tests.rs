@@ -41,6 +41,11 @@ fn an_event_is_found_in_every_envelope() {
             format!(r#"[{{"eventType":"Microsoft.EventGrid.SubscriptionDeletedEvent","data":{{}}}},{ENTRY}]"#),
             vec!["other".to_owned(), ENTRY.to_owned()],
         ),
+        (
+            format!(r#"{{"specversion":"1.0","id":"a@b%","source":"/s","data":{ENTRY}}}"#),
+            vec![format!("{ENTRY} a%40b%25@/s")],
+        ),
+        (format!(r#"[{{"id":"g","topic":"t","eventType":"x","data":{ENTRY}}}]"#), vec![format!("{ENTRY} g@t")]),
         ("{}".to_owned(), vec!["{}".to_owned()]),
         ("7".to_owned(), vec!["7".to_owned()]),
     ] {

@@ -26,7 +26,7 @@ enum Command {
     Export(Export),
 }
 
-/// Write the history of process changes, newest month first, without a limit of rows
+/// Write the history of process changes, newest first, without a limit of rows
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  tidings alerts export --from 2026-01-01 --to 2026-03-31 --format csv -o alerts.csv\n  \
@@ -39,8 +39,9 @@ struct Export {
     /// Last day, whole [default: today]
     #[arg(long, value_name = "DATE", value_parser = date)]
     to: Option<String>,
-    #[arg(long, value_enum, default_value_t = Format::Csv)]
-    format: Format,
+    /// The form of the rows [default: csv, or json with --json and no file]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// The changes of authorised accounts instead of the others
     #[arg(long)]
     suppressed: bool,
@@ -82,17 +83,21 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
 
 impl Export {
     async fn run(self, client: &Client, json: bool) -> Result<Done, Failure> {
-        let mut query = vec![("format", self.format.name().to_owned())];
+        // With a file, what is printed is what became of it; else it is the export itself.
+        let printed = if json && self.output.is_none() { Format::Json } else { Format::Csv };
+        let format = self.format.unwrap_or(printed);
+        let mut query = vec![("format", format.name().to_owned())];
         query.extend(self.from.as_ref().map(|from| ("startDate", from.clone())));
         query.extend(self.to.as_ref().map(|to| ("endDate", to.clone())));
         if self.suppressed {
             query.push(("suppressed", "true".to_owned()));
         }
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
-        let response = client.expect(client.request(Method::GET, &format!("/alerts/export?{query}"))).await?;
+        let response = client.expect(client.request(Method::GET, &format!("/alerts/export?{query}"))).await;
+        let response = response.map_err(|Failure(why)| Failure(as_options(&why)))?;
         let rows = match &self.output {
-            Some(path) => self.to_file(response, path).await?,
-            None => self.to_stdout(response).await?,
+            Some(path) => to_file(response, path, format).await?,
+            None => copy(response, &mut std::io::stdout().lock(), format).await?,
         };
         if let Some(path) = &self.output {
             let path = path.display().to_string();
@@ -104,40 +109,41 @@ impl Export {
         }
         Ok(Done::All)
     }
+}
 
-    /// Under another name until it is whole: a file of that name is never a part of an export.
-    async fn to_file(&self, response: Response, path: &Path) -> Result<u64, Failure> {
-        let cannot = |error: std::io::Error| Failure(format!("cannot write {}: {error}", path.display()));
-        let mut file = BufWriter::new(Draft::replacing(path).map_err(cannot)?);
-        let rows = self.copy(response, &mut file).await?;
-        let whole = file.into_inner().map_err(IntoInnerError::into_error);
-        whole.and_then(Draft::publish).map_err(cannot)?;
-        Ok(rows)
-    }
+/// The server's parameters by the names that they have here.
+fn as_options(why: &str) -> String {
+    why.replace("startDate", "--from").replace("endDate", "--to")
+}
 
-    async fn to_stdout(&self, response: Response) -> Result<u64, Failure> {
-        self.copy(response, &mut std::io::stdout().lock()).await
-    }
+/// Under another name until it is whole: a file of that name is never a part of an export.
+async fn to_file(response: Response, path: &Path, format: Format) -> Result<u64, Failure> {
+    let cannot = |error: std::io::Error| Failure(format!("cannot write {}: {error}", path.display()));
+    let mut file = BufWriter::new(Draft::replacing(path).map_err(cannot)?);
+    let rows = copy(response, &mut file, format).await?;
+    let whole = file.into_inner().map_err(IntoInnerError::into_error);
+    whole.and_then(Draft::publish).map_err(cannot)?;
+    Ok(rows)
+}
 
-    async fn copy(&self, mut response: Response, out: &mut impl Write) -> Result<u64, Failure> {
-        let bar = output::progress(None, "alerts");
-        let mut rows = Rows::new(self.format);
-        let broken = |error: reqwest::Error| {
-            Failure(format!("the export broke off; nothing of it is kept: {}", error.without_url()))
-        };
-        while let Some(chunk) = response.chunk().await.map_err(broken)? {
-            if let Err(error) = out.write_all(&chunk) {
-                return stopped(&bar, error);
-            }
-            rows.count(&chunk);
-            bar.set_position(rows.so_far);
-        }
-        if let Err(error) = out.flush() {
+async fn copy(mut response: Response, out: &mut impl Write, format: Format) -> Result<u64, Failure> {
+    let bar = output::progress(None, "alerts");
+    let mut rows = Rows::new(format);
+    let broken = |error: reqwest::Error| {
+        Failure(format!("the export broke off; nothing of it is kept: {}", error.without_url()))
+    };
+    while let Some(chunk) = response.chunk().await.map_err(broken)? {
+        if let Err(error) = out.write_all(&chunk) {
             return stopped(&bar, error);
         }
-        bar.finish_and_clear();
-        Ok(rows.total())
+        rows.count(&chunk);
+        bar.set_position(rows.so_far);
     }
+    if let Err(error) = out.flush() {
+        return stopped(&bar, error);
+    }
+    bar.finish_and_clear();
+    Ok(rows.total())
 }
 
 /// A reader that has seen enough, as `head` has, is no failure.

@@ -1,5 +1,7 @@
 //! `tidings map import`: the notification map from a CSV file.
 
+use std::os::fd::AsFd;
+
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use reqwest::{Body, Method};
@@ -24,11 +26,12 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Take over a CSV file: product, support group, users
-    #[command(after_help = "Example:\n  tidings map import support-groups.csv\n\n\
+    #[command(after_help = "Examples:\n  tidings map import support-groups.csv\n  \
+        export-groups | tidings map import -\n\n\
         Lines are as in `checkout,payments,u1;u2;u3`. A pair's first line replaces what the map has for it, its further\n\
         lines add to that. Every line that was not taken over is named; exit 1 if there was one.")]
     Import {
-        /// The file
+        /// The file; - is standard input
         file: String,
     },
 }
@@ -56,8 +59,14 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
 
 async fn import(client: &Client, path: &str, json: bool) -> Result<Done, Failure> {
     let cannot = |error: std::io::Error| Failure(format!("cannot read {path}: {error}"));
-    let file = tokio::fs::File::open(path).await.map_err(cannot)?;
-    let bar = output::progress(Some(file.metadata().await.map_err(cannot)?.len()), "bytes");
+    let file = if path == "-" {
+        let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(cannot)?;
+        tokio::fs::File::from_std(input.into())
+    } else {
+        tokio::fs::File::open(path).await.map_err(cannot)?
+    };
+    let about = file.metadata().await.map_err(cannot)?;
+    let bar = output::progress(about.is_file().then_some(about.len()), "bytes");
     let body = Body::wrap_stream(futures_util::stream::unfold((file, bar.clone()), next_piece));
     let request =
         client.request(Method::POST, "/notification-map/import").header("content-type", "text/csv").body(body);

@@ -20,6 +20,8 @@ pub struct Rule {
     /// Templates over the envelope.
     pub title: String,
     pub text: String,
+    /// A template over the inbox entry: what it links to. Empty: `notification_center.link`.
+    pub link: String,
     /// The same notice to the same target is not repeated within this time. 0: always repeated.
     pub dedupe_seconds: u64,
     /// A template: what makes two notices the same. Empty: title and text do.
@@ -44,6 +46,7 @@ impl Default for Rule {
             targets: Vec::new(),
             title: String::new(),
             text: String::new(),
+            link: String::new(),
             dedupe_seconds: 0,
             dedupe_key: String::new(),
             exclude: false,
@@ -160,6 +163,7 @@ impl Rule {
         map.insert("targets".to_owned(), self.targets.iter().map(Target::to_json).collect());
         map.insert("title".to_owned(), self.title.clone().into());
         map.insert("text".to_owned(), self.text.clone().into());
+        map.insert("link".to_owned(), self.link.clone().into());
         map.insert("dedupe_seconds".to_owned(), self.dedupe_seconds.into());
         map.insert("dedupe_key".to_owned(), self.dedupe_key.clone().into());
         map.insert("exclude".to_owned(), self.exclude.into());

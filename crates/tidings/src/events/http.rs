@@ -15,17 +15,15 @@ use tidings_core::limits::NAME_CHARS;
 use tidings_core::time;
 use tokio::sync::broadcast::error::RecvError;
 
+pub use super::outcome::outcome;
 use super::{Filter, LiveEvent, StoredEvent};
-use crate::alerts;
 use crate::app::Services;
-use crate::business::{self, service_requests::notify};
 use crate::http::{
     CorrelationId, End, IdempotencySeed, Json, OneOrMany, Param, Params, Problem, RequestIds, Route, Whole, json,
     paging,
 };
 use crate::ingest::{self, Receipt, Received};
-use crate::rules::outcome::Sent;
-use crate::rules::{Outcome, fanout};
+use crate::rules::Outcome;
 use crate::tokens::{Caller, Scope, event_stream};
 use crate::workers::turned_true;
 
@@ -233,57 +231,6 @@ async fn get(
     let mut view = EventView::of(&event)?;
     view.outcome = outcome(&services, &event).await?;
     Ok(Json(StatusCode::OK, view))
-}
-
-/// What came of an event up to now.
-pub async fn outcome(services: &Services, event: &StoredEvent) -> Result<Outcome, Problem> {
-    let mut outcome = event.outcome();
-    fanout::progress(&*services.store, &mut outcome).await?;
-    handled(services, event, &mut outcome).await?;
-    digested(services, event, &mut outcome).await?;
-    follow_up(services, &mut outcome).await?;
-    Ok(outcome)
-}
-
-/// Adds what the handler of a business event told.
-async fn handled(services: &Services, event: &StoredEvent, outcome: &mut Outcome) -> Result<(), Problem> {
-    if business::Kind::of_type(event.event_type()) != Some(business::Kind::StatusChanged) {
-        return Ok(());
-    }
-    let told = business::handled::outcome(&*services.store, notify::HANDLER, event.source(), &event.id()).await?;
-    if let Some(told) = told {
-        outcome.totals.notifications += told.totals.notifications;
-        outcome.totals.messages += told.totals.messages;
-        outcome.notifications.extend(told.notifications);
-        outcome.messages.extend(told.messages);
-    }
-    Ok(())
-}
-
-/// Adds the mail that tells of an alert together with others (S000-48).
-async fn digested(services: &Services, event: &StoredEvent, outcome: &mut Outcome) -> Result<(), Problem> {
-    if event.source() != Some(alerts::SOURCE) {
-        return Ok(());
-    }
-    let Some(message_id) = alerts::digest::told_by(&*services.store, &event.id()).await? else { return Ok(()) };
-    if !outcome.messages.iter().any(|known| known.message_id == message_id) {
-        outcome.totals.messages += 1;
-        outcome.messages.push(Sent { message_id, channel: "email".to_owned(), ..Sent::default() });
-    }
-    Ok(())
-}
-
-/// Completes an outcome with what became of its messages.
-async fn follow_up(services: &Services, outcome: &mut Outcome) -> Result<(), Problem> {
-    for sent in outcome.messages.iter_mut().chain(&mut outcome.queue).chain(&mut outcome.tickets) {
-        if let Some(stored) = services.messages.get(&sent.message_id).await? {
-            let delivery = stored.message.delivery;
-            sent.status = Some(delivery.status.as_str().to_owned());
-            sent.ticket_id = delivery.notification_id.filter(|_| sent.channel == "ticket");
-            sent.attempts = Some(delivery.attempts);
-        }
-    }
-    Ok(())
 }
 
 async fn stream(

@@ -1,6 +1,7 @@
 //! Events as they are kept: looking for them, and hearing of new ones.
 
 pub mod http;
+mod outcome;
 pub mod record;
 mod stream;
 

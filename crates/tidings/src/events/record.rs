@@ -209,6 +209,11 @@ impl StoredEvent {
     }
 
     #[must_use]
+    pub fn correlation_id(&self) -> &str {
+        self.item.str("correlationId").unwrap_or_default()
+    }
+
+    #[must_use]
     pub fn source(&self) -> Option<&str> {
         self.item.str("source")
     }

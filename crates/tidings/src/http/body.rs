@@ -1,11 +1,12 @@
 //! Reading bodies: bounded in size before and after decompression, and in time.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
+use futures_util::StreamExt;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::problem::Problem;
@@ -14,6 +15,8 @@ use super::problem::Problem;
 /// when they have sent everything, and to a connection that is closed before they never do.
 const DRAINED_BYTES: usize = 16 * 1024 * 1024;
 const DRAINED_FOR: Duration = Duration::from_secs(5);
+/// Bytes that are unpacked at once: gzip makes of one a thousand at the most.
+const PACKED_BYTES: usize = 4096;
 
 /// The whole body, unpacked; at most `most` bytes either way.
 pub async fn read(headers: &HeaderMap, mut body: Body, most: usize, patience: Duration) -> Result<Bytes, Problem> {
@@ -51,6 +54,37 @@ pub async fn read(headers: &HeaderMap, mut body: Body, most: usize, patience: Du
     }
 }
 
+/// A file that is taken as it comes, unpacked on the way. Whoever reads it counts what is unpacked.
+pub fn unpacked(headers: &HeaderMap, body: Body) -> Result<Body, Problem> {
+    match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_ascii_lowercase()).as_deref() {
+        Some(b"gzip" | b"x-gzip") => {}
+        _ => return check_unpacked(headers).map(|()| body),
+    }
+    let start = (body.into_data_stream(), flate2::write::MultiGzDecoder::new(Vec::new()), Bytes::new(), false);
+    let pieces = futures_util::stream::try_unfold(start, |(mut packed, mut decoder, mut rest, mut ended)| async move {
+        while !ended {
+            if rest.is_empty() {
+                match packed.next().await {
+                    Some(piece) => rest = piece.map_err(std::io::Error::other)?,
+                    None => ended = true,
+                }
+            }
+            let some = rest.split_to(rest.len().min(PACKED_BYTES));
+            if ended {
+                decoder.try_finish()?
+            } else {
+                decoder.write_all(&some)?
+            }
+            let plain = std::mem::take(decoder.get_mut());
+            if !plain.is_empty() {
+                return Ok::<_, std::io::Error>(Some((Bytes::from(plain), (packed, decoder, rest, ended))));
+            }
+        }
+        Ok(None)
+    });
+    Ok(Body::from_stream(pieces))
+}
+
 /// Refuses what is packed where a file is taken as it comes.
 pub fn check_unpacked(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_ascii_lowercase()).as_deref() {
@@ -85,8 +119,6 @@ fn gunzip(bytes: &[u8], most: usize) -> Result<Option<Bytes>, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     fn zip(bytes: &[u8]) -> Vec<u8> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -169,9 +170,14 @@ impl Gate {
             }
         };
         correlation::check(&parts.headers)?;
-        let params = Params::read(parts.uri.query(), &self.params)?;
+        let params = Params::gather(parts.uri.query(), &self.params);
+        let refusal = params.refusal();
         parts.extensions.insert(params);
         parts.extensions.insert(correlation.clone());
+        if let Some(refusal) = refusal {
+            // Few are refused: the others need no room for it.
+            return Box::pin(self.refused(refusal, parts, caller, next)).await;
+        }
         // Before anything is read: a key that is none is refused, whatever it comes with.
         let key = match &caller {
             Some(caller) if parts.method == Method::POST && parts.headers.contains_key(idempotency::HEADER) => {
@@ -183,11 +189,8 @@ impl Gate {
         };
         let limits = &services.limits;
         let content = match self.body_rule {
-            BodyRule::Upload | BodyRule::Parts => {
-                body::check_unpacked(&parts.headers)?;
-                let most = services.config.limits.upload_bytes;
-                Content::Coming { body, most, patience: limits.timeout() }
-            }
+            BodyRule::Upload => self.coming(body::unpacked(&parts.headers, body)?),
+            BodyRule::Parts => self.coming(body::check_unpacked(&parts.headers).map(|()| body)?),
             BodyRule::Document => {
                 let has_body = !matches!(parts.method, Method::GET | Method::HEAD);
                 let bytes = match has_body {
@@ -224,6 +227,34 @@ impl Gate {
         let answer = next.run(Request::from_parts(parts, body));
         Ok(if self.ends_with_caller { answer.await } else { see_through(answer).await })
     }
+
+    /// What is read by whoever does what it asks for.
+    fn coming(&self, body: Body) -> Content {
+        let services = &self.keeper.services;
+        Content::Coming { body, most: services.config.limits.upload_bytes, patience: services.limits.timeout() }
+    }
+
+    /// The answer to a call whose parameters are wrong. Of one that only reads, the handler may know of more that is wrong
+    /// with them; nothing else comes of asking it, and what it says counts only if it has all of it.
+    async fn refused(
+        &self,
+        refusal: Problem,
+        mut parts: Parts,
+        caller: Option<Caller>,
+        next: Next,
+    ) -> Result<Response, Problem> {
+        if !matches!(parts.method, Method::GET | Method::HEAD) || self.at_owner {
+            return Err(refusal);
+        }
+        if let Some(caller) = caller {
+            parts.extensions.insert(caller);
+        }
+        let answer = next.run(Request::from_parts(parts, Body::empty())).await;
+        let all = answer.extensions().get::<Problem>().is_some_and(|problem| {
+            problem.status == refusal.status && refusal.errors.iter().all(|error| problem.errors.contains(error))
+        });
+        if all { Ok(answer) } else { Err(refusal) }
+    }
 }
 
 /// Lets a request through to its handler, or answers it.
@@ -256,7 +287,7 @@ fn shown(path: &str) -> Cow<'_, str> {
 }
 
 /// Refuses a head that is too long. The server's own buffer ends the worst of them, and only those.
-fn check_head(parts: &axum::http::request::Parts) -> Result<(), Problem> {
+fn check_head(parts: &Parts) -> Result<(), Problem> {
     let headers = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
     let target = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
     if headers + target <= HEAD_BYTES {
@@ -279,7 +310,7 @@ fn authorization(headers: &HeaderMap, wanted: &str) -> Option<String> {
 
 /// The token of a caller that cannot send it as others do: Event Grid has a header of its own, and URLs; Splunk's
 /// senders have a scheme of their own.
-fn key_of(parts: &axum::http::request::Parts) -> Option<String> {
+fn key_of(parts: &Parts) -> Option<String> {
     let header = parts.headers.get("aeg-sas-key").and_then(|key| key.to_str().ok()).map(ToOwned::to_owned);
     let query = parts.uri.query().unwrap_or_default().as_bytes();
     let in_url = || form_urlencoded::parse(query).find(|(name, _)| name == "key").map(|(_, key)| key.into_owned());

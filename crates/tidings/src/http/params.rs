@@ -18,7 +18,14 @@ pub struct Params {
 impl Params {
     /// Reads a query string and refuses parameters that the route does not know, or that come twice.
     pub fn read(query: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
-        let Some(query) = query.filter(|query| !query.is_empty()) else { return Ok(Self::default()) };
+        let params = Self::gather(query, known);
+        params.refusal().map_or(Ok(params), Err)
+    }
+
+    /// The same for who looks at the others before it says what is wrong: `finish` says it of all.
+    #[must_use]
+    pub fn gather(query: Option<&str>, known: &[&str]) -> Self {
+        let Some(query) = query.filter(|query| !query.is_empty()) else { return Self::default() };
         let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
             .map(|(name, value)| (name.into_owned(), value.into_owned()))
             .collect();
@@ -31,7 +38,13 @@ impl Params {
                 errors.push(FieldError::new(name, "is given more than once"));
             }
         }
-        if errors.is_empty() { Ok(Self { pairs, errors }) } else { Err(Problem::invalid(errors)) }
+        Self { pairs, errors }
+    }
+
+    /// The problem with what is known to be wrong so far, if anything is.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Problem> {
+        if self.errors.is_empty() { None } else { Some(Problem::invalid(self.errors.clone())) }
     }
 
     /// The same from fields of a body that mean what parameters of another call do.
@@ -155,6 +168,15 @@ mod tests {
         let problem = Params::read(Some("limit=1&lmit=2&x=3&limit=4"), &["limit"]).unwrap_err();
         let fields: Vec<_> = problem.errors.iter().map(|error| error.field.as_str()).collect();
         assert_eq!(fields, ["lmit", "x", "limit"]);
+    }
+
+    #[test]
+    fn what_is_gathered_is_told_with_the_rest() {
+        let mut params = Params::gather(Some("limit=0&x=3"), &["limit"]);
+        params.number("limit", 1..=100, 50);
+        let problem = params.finish().unwrap_err();
+        let fields: Vec<_> = problem.errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(fields, ["x", "limit"]);
     }
 
     #[test]

@@ -89,8 +89,8 @@ struct Notification {
     r#type: String,
     /// `question`, `score` or `notice`.
     event_type: String,
-    old_score: Option<f64>,
-    new_score: Option<f64>,
+    old_score: Option<Score>,
+    new_score: Option<Score>,
     /// `pending`.
     compliance: Option<String>,
     env: Option<String>,
@@ -103,6 +103,15 @@ struct Notification {
     link: Option<String>,
     title: String,
     text: String,
+}
+
+/// As it came: a number, or the text of one that has more digits than a number of JSON is sure to keep.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "describes the answer")]
+enum Score {
+    Number(f64),
+    Text(String),
 }
 
 /// The list itself, or the list and what is done to all of it.
@@ -190,6 +199,8 @@ async fn page(State(services): State<Services>, caller: Caller, mut params: Para
         _ => params.number("limit", 1..=100, 20),
     };
     let cursor = one_of(&mut params, &["lastitemretrieved", "LastItemRetrieved", "cursor"]);
+    // `null` is none (S001-75).
+    let cursor = cursor.filter(|(_, text)| text != "null");
     let filter = Filter { user, status, kind, by_reading };
     params.finish()?;
     let context = paging::context(&caller, "/notifications", &filter);
@@ -313,24 +324,27 @@ fn action(fields: &Map<String, Value>, default: Option<&Value>) -> Option<Status
     }
 }
 
-/// Whose inbox a request is about, if the caller may see it: 403 comes before anything else.
+/// Whose inbox a request is about, if the caller may see it: 403 comes before anything else. A name that is none is among
+/// what `Params::finish` tells, without which this one is good for nothing.
 pub(super) fn named_user(caller: &Caller, params: &mut Params) -> Result<String, Problem> {
     let named = one_of(params, &["user", "userid"]).map(|(_, user)| user);
     let user = match named.or_else(|| own_user(caller).map(ToOwned::to_owned)) {
         Some(user) => user,
-        None => return Err(Problem::invalid_field("user", "is needed: whose notifications?")),
+        None => {
+            params.refuse("user", "is needed: whose notifications?");
+            return Ok(String::new());
+        }
     };
     if !may(caller, &user, &Scope::Read) {
         return Err(forbidden());
     }
     if !is_user(&user) {
         params.refuse("user", "cannot be a user's id");
-        std::mem::take(params).finish()?;
     }
     Ok(user)
 }
 
-/// A parameter that has several names, of which one may be used; `null` is none (S001-75).
+/// A parameter that has several names, of which one may be used.
 fn one_of(params: &mut Params, names: &[&'static str]) -> Option<(&'static str, String)> {
     let given: Vec<_> = names.iter().filter(|name| params.text(name).is_some()).collect();
     if let [first, rest @ ..] = given.as_slice() {
@@ -339,8 +353,7 @@ fn one_of(params: &mut Params, names: &[&'static str]) -> Option<(&'static str, 
         }
     }
     let name = *given.first()?;
-    let text = params.text(name)?.to_owned();
-    (text != "null").then_some((*name, text))
+    Some((*name, params.text(name)?.to_owned()))
 }
 
 /// The only user that the token is for, if it is for one and nothing else.

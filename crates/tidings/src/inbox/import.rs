@@ -1,7 +1,8 @@
 //! The notification map from a CSV file: read as it comes in, stored a batch at a time, every bad line named.
 //!
 //! A line has a product, a support group and users: `checkout,payments,u1;u2;u3`. The first line of a pair replaces what
-//! the map had for it; further lines of the pair add to it, so a file with one user on each line works as well.
+//! the map had for it; further lines of the pair add to it, so a file with one user on each line works as well. A first
+//! line may name the columns, in any order.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -30,7 +31,6 @@ const LINE_BYTES: usize = 1024 * 1024;
 pub(super) const COLUMNS: usize = 20_000;
 /// Bad lines after which the rest of the file is not looked at.
 const BAD_LINES: usize = 10_000;
-const HEADER: [&str; 2] = ["product", "supportgroup"];
 
 /// What became of a file.
 #[derive(Debug, Default, Serialize, JsonSchema)]
@@ -61,6 +61,8 @@ pub struct Import<'a> {
     author: String,
     correlation_id: String,
     summary: Summary,
+    /// Known from the first line on.
+    columns: Option<Columns>,
     /// Read and not stored yet.
     batch: BTreeMap<Pair, BTreeSet<String>>,
     batch_bytes: usize,
@@ -76,6 +78,7 @@ impl<'a> Import<'a> {
             author,
             correlation_id,
             summary: Summary::default(),
+            columns: None,
             batch: BTreeMap::new(),
             batch_bytes: 0,
             done: HashSet::new(),
@@ -84,11 +87,26 @@ impl<'a> Import<'a> {
 
     /// Takes one line's cells.
     async fn line(&mut self, number: u64, cells: &[&[u8]]) -> Result<(), Problem> {
-        if self.summary.lines == 0 && is_header(cells) {
-            return Ok(());
-        }
+        let columns = match self.columns {
+            Some(columns) => columns,
+            None => match Columns::named(cells) {
+                Ok(named) => {
+                    let columns = *self.columns.insert(named.unwrap_or_default());
+                    if named.is_some() {
+                        return Ok(());
+                    }
+                    columns
+                }
+                Err(message) => {
+                    // Which column is which is not known of any line.
+                    self.bad(number, message);
+                    self.summary.stopped = true;
+                    return Ok(());
+                }
+            },
+        };
         self.summary.lines += 1;
-        match read_cells(cells) {
+        match read_cells(cells, columns) {
             Ok((pair, users)) => self.take(number, pair, users).await,
             Err(message) => {
                 self.bad(number, message);
@@ -163,7 +181,7 @@ pub async fn run(mut import: Import<'_>, body: Body, services: &Services) -> Res
     loop {
         let piece = match tokio::time::timeout(services.limits.timeout(), pieces.next()).await {
             Ok(Some(Ok(piece))) => piece,
-            Ok(Some(Err(_))) => return Err(Problem::bad_request("the file ended too early")),
+            Ok(Some(Err(_))) => return Err(Problem::bad_request("the file ended too early, or cannot be unpacked")),
             Ok(None) => bytes::Bytes::new(),
             Err(_) => {
                 let status = axum::http::StatusCode::REQUEST_TIMEOUT;
@@ -275,31 +293,71 @@ impl Lines {
     }
 }
 
-/// Whether a first line names the columns instead of having something in them.
-pub(super) fn is_header(cells: &[&[u8]]) -> bool {
-    cells.len() >= 2 && cells.iter().zip(HEADER).all(|(cell, name)| is_name(cell, name))
+/// Where a line has its product and its support group; all other cells are users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Columns {
+    product: usize,
+    group: usize,
 }
 
-fn is_name(cell: &[u8], name: &str) -> bool {
-    let letters = cell.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase);
-    letters.eq(name.bytes()) || (name == "product" && cell.eq_ignore_ascii_case(b"productid"))
+impl Default for Columns {
+    fn default() -> Self {
+        Self { product: 0, group: 1 }
+    }
+}
+
+impl Columns {
+    /// What a first line says of the columns, if it names them instead of having something in them; or what is wrong with
+    /// what it says. One name may well be a product's or a user's, two are no accident.
+    pub(super) fn named(cells: &[&[u8]]) -> Result<Option<Self>, String> {
+        let names: Vec<String> = cells.iter().map(|cell| name_of(cell)).collect();
+        let places = |known: &[&str]| -> Vec<usize> {
+            (0..).zip(&names).filter(|(_, name)| known.contains(&name.as_str())).map(|(place, _)| place).collect()
+        };
+        let products = places(&["product", "productid"]);
+        let groups = places(&["supportgroup", "supportgroupid", "group"]);
+        let users = places(&["users", "user"]);
+        if [&products, &groups, &users].iter().filter(|places| !places.is_empty()).count() < 2 {
+            return Ok(None);
+        }
+        let ([product], [group]) = (products.as_slice(), groups.as_slice()) else {
+            return Err("names the columns, and must name `product` and `supportGroup` once each".to_owned());
+        };
+        let unknown = |place: &usize| place != product && place != group && !users.contains(place);
+        if !users.is_empty()
+            && let Some(place) = (0..names.len()).find(unknown)
+        {
+            let name = cells.get(place).map(|cell| String::from_utf8_lossy(cell).chars().take(60).collect::<String>());
+            let name = name.unwrap_or_default();
+            return Err(format!("names the column `{name}`; there are `product`, `supportGroup` and `users`"));
+        }
+        Ok(Some(Self { product: *product, group: *group }))
+    }
+}
+
+/// A column's name as it is compared: `Product ID`, `product_id` and `productId` are one.
+fn name_of(cell: &[u8]) -> String {
+    let text = String::from_utf8_lossy(cell);
+    let letters = text.chars().filter(|c| !c.is_whitespace() && !matches!(c, '_' | '-' | '\u{feff}'));
+    letters.flat_map(char::to_lowercase).collect()
 }
 
 /// The pair and the users of a line, or what is wrong with it.
-pub(super) fn read_cells(cells: &[&[u8]]) -> Result<(Pair, BTreeSet<String>), String> {
+pub(super) fn read_cells(cells: &[&[u8]], columns: Columns) -> Result<(Pair, BTreeSet<String>), String> {
     let mut texts = Vec::with_capacity(cells.len());
     for cell in cells {
         texts.push(std::str::from_utf8(cell).map_err(|_| "is not UTF-8".to_owned())?.trim());
     }
-    let [product, group, rest @ ..] = texts.as_slice() else {
+    let (Some(product), Some(group)) = (texts.get(columns.product), texts.get(columns.group)) else {
         return Err("must have a product, a support group and users".to_owned());
     };
+    let rest = (0..).zip(&texts).filter(|(place, _)| *place != columns.product && *place != columns.group);
     // A byte order mark, as some programs put before the first line.
     let product = product.trim_start_matches('\u{feff}');
     map::check_name(product).map_err(|why| format!("the product {why}"))?;
     map::check_name(group).map_err(|why| format!("the support group {why}"))?;
     let mut users = BTreeSet::new();
-    for user in rest.iter().flat_map(|cell| cell.split(';')).map(str::trim).filter(|user| !user.is_empty()) {
+    for user in rest.flat_map(|(_, cell)| cell.split(';')).map(str::trim).filter(|user| !user.is_empty()) {
         if !is_user(user) {
             return Err(format!("`{}` cannot be a user's id", user.chars().take(60).collect::<String>()));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,9 +17,12 @@ use super::map;
 use super::record::{MAP, table};
 use crate::app::Services;
 use crate::audit::Action;
-use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, paging};
+use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, media_type, paging};
 use crate::rules::notice::is_user;
 use crate::tokens::{Caller, Scope};
+
+const IMPORT: &str = "Take over a CSV file, line by line: product, support group, users separated by `;`. A first line may \
+    name the columns (product, supportGroup, users) in any order. Content-Encoding gzip is unpacked";
 
 pub fn routes() -> Vec<Route> {
     vec![
@@ -31,7 +34,7 @@ pub fn routes() -> Vec<Route> {
                 Param("cursor", "Where the page before ended"),
             ])
             .answer::<MapList>(200, "A page, in the order of products and groups"),
-        Route::new(Method::POST, "/notification-map/import", "Take over a CSV file, line by line", import_csv)
+        Route::new(Method::POST, "/notification-map/import", IMPORT, import_csv)
             .scopes(&[Scope::Operate])
             .upload()
             .body_as::<String>("text/csv")
@@ -169,8 +172,15 @@ async fn import_csv(
     State(services): State<Services>,
     caller: Caller,
     correlation: CorrelationId,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<impl IntoResponse, Problem> {
+    let media_type = media_type(&headers);
+    // Whatever else a client calls it, CSV is what is read; these are surely something else.
+    if media_type.starts_with("multipart/") || media_type == "application/json" || media_type.ends_with("+json") {
+        let detail = format!("Content-Type {media_type:?} is not accepted here; send the file itself as text/csv");
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail));
+    }
     let import = Import::new(&services, caller.name(), correlation.0);
     let summary = import::run(import, body, &services).await?;
     if summary.imported == 0 && !summary.errors.is_empty() {

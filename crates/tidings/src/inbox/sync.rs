@@ -10,7 +10,7 @@ use csv_core::{ReadRecordResult, Reader};
 use serde::Deserialize;
 use tidings_store::{Error, Item, Query, Write};
 
-use super::import::{self, BadLine, Pair};
+use super::import::{self, BadLine, Columns, Pair};
 use super::map;
 use super::record::{MAP, table};
 use crate::app::Services;
@@ -56,7 +56,7 @@ fn read_csv(bytes: &[u8]) -> Result<Wanted, Vec<BadLine>> {
     let (mut cells, mut ends) = (vec![0; bytes.len() + 1], vec![0; import::COLUMNS]);
     // How much of the present line is there: without a line end at the end, it takes a second look.
     let (mut filled, mut count) = (0, 0);
-    let (mut first, mut line) = (true, 1);
+    let (mut columns, mut line) = (None, 1);
     loop {
         let (room, places) = (cells.get_mut(filled..).unwrap_or_default(), ends.get_mut(count..).unwrap_or_default());
         let (result, taken, more, ended) = reader.read_record(rest, room, places);
@@ -74,8 +74,20 @@ fn read_csv(bytes: &[u8]) -> Result<Wanted, Vec<BadLine>> {
                 let ends = ends.iter().take(count);
                 let texts: Vec<&[u8]> =
                     ends.map(|end| cells.get(std::mem::replace(&mut from, *end)..*end).unwrap_or_default()).collect();
-                if !(std::mem::take(&mut first) && import::is_header(&texts)) {
-                    let taken = import::read_cells(&texts).and_then(|(pair, users)| add(&mut wanted, pair, users));
+                let named = if columns.is_none() { Columns::named(&texts) } else { Ok(None) };
+                let is_header = match named {
+                    Ok(named) => {
+                        columns = columns.or(Some(named.unwrap_or_default()));
+                        named.is_some()
+                    }
+                    Err(message) => {
+                        bad.push(BadLine { line, message });
+                        break;
+                    }
+                };
+                if !is_header {
+                    let read = import::read_cells(&texts, columns.unwrap_or_default());
+                    let taken = read.and_then(|(pair, users)| add(&mut wanted, pair, users));
                     bad.extend(taken.err().map(|message| BadLine { line, message }));
                 }
                 (filled, count) = (0, 0);

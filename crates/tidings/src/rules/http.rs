@@ -74,6 +74,11 @@ struct RuleBody {
     /// A template over the event; empty: what the event says of itself. At most 16 KiB.
     #[schemars(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
+    /// What inbox entries of this rule link to: an address whose path or query may be a template over the entry
+    /// (`productid`, `question`, `env`, `type`, `data`, `eventId`, …). An entry that lacks what it shows has no link.
+    /// Default: `notification_center.link` of the configuration.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    link: Option<String>,
     /// The same notice to the same target is not repeated within this time; a user or an address that the event names is a
     /// target of its own. 0 to 604800, default 0: always repeated.
     #[schemars(skip_serializing_if = "Option::is_none")]

@@ -30,7 +30,7 @@ pub struct Settings {
     pub ntfy_topic: String,
     pub messages_seconds: i64,
     pub notifications_seconds: i64,
-    /// What inbox entries link to (S001-109).
+    /// What inbox entries link to, unless their rule says it (S001-109).
     pub link: Option<Template>,
     /// Makes hashes of phone numbers that tickets are for, before they are stored (S004-37).
     pub callers: Option<Arc<Callers>>,
@@ -125,7 +125,8 @@ impl Notice {
         let text = filled("text", &rule.text, &default_text);
         let title = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(TITLE_CHARS).collect();
         let (kind, mut about) = about(event);
-        about.link = event.settings.link.as_ref().and_then(|link| link_of(link, kind, &about, event));
+        let link = rule.link.as_ref().or(event.settings.link.as_ref());
+        about.link = link.and_then(|link| link_of(link, kind, &about, event));
         let time = inbox::time_of(event.place, &event.envelope.event_id, event.envelope.source.as_deref());
         Self { title, text, kind, about, time, errors }
     }
@@ -362,16 +363,18 @@ fn about(event: &Occurrence<'_>) -> (Kind, About) {
     (kind, about)
 }
 
-/// Where to read more, by the configured template over the entry's fields; what it fills in is percent-encoded.
+/// Where to read more, by the rule's or the configured template over the entry's fields; what it fills in is
+/// percent-encoded. An entry that lacks one of them has no link.
 fn link_of(link: &Template, kind: Kind, about: &About, event: &Occurrence<'_>) -> Option<String> {
     let shown = if kind == Kind::Question { "compliance" } else { kind.as_str() };
     let fields = json!({
         "productid": about.product_id, "question": about.question, "env": about.env, "type": shown,
         "event_type": kind.as_str(), "old_score": about.old_score, "new_score": about.new_score,
         "pillar": about.pillar_information, "data": event.data, "eventType": event.envelope.event_type,
-        "eventId": event.envelope.event_id, "subject": event.envelope.subject,
+        "eventId": event.envelope.event_id, "subject": event.envelope.subject, "source": event.envelope.source,
+        "correlationId": event.envelope.correlation_id,
     });
-    link.url(&Fields::of(&fields.to_string())).ok().filter(|url| url.chars().count() <= URL_CHARS)
+    link.link(&Fields::of(&fields.to_string())).filter(|url| url.chars().count() <= URL_CHARS)
 }
 
 /// Bytes that a write adds to its transaction.

@@ -109,6 +109,9 @@ pub struct Sent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<serde_json::Value>>")]
     pub attempts: Option<Vec<Attempt>>,
+    /// The message whose place it took, when it was sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<String>,
     /// The ticket that it opened or went to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticket_id: Option<String>,

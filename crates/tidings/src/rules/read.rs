@@ -52,6 +52,7 @@ fn whole(
         enabled: reader.flag(fields, "enabled", true),
         title: reader.optional_template("title", fields.get("title")),
         text: reader.optional_template("text", fields.get("text")),
+        link: reader.link(fields.get("link")),
         dedupe_seconds: reader.number(fields, "dedupe_seconds", DEDUPE_SECONDS),
         dedupe_key: fields
             .get("dedupe_key")
@@ -197,6 +198,21 @@ impl Reader<'_> {
         })
     }
 
+    /// An address that people open. As with a webhook, an event chooses where on a site it leads, never the site.
+    fn link(&mut self, value: Option<&Value>) -> Option<Template> {
+        let before = self.errors.len();
+        let link = self.optional_template("link", value);
+        if link.is_empty() {
+            return None;
+        }
+        if let Err(why) = check_url(link.source())
+            && self.errors.len() == before
+        {
+            self.wrong("link", why);
+        }
+        Some(link)
+    }
+
     /// `Some` if the fields are meant as an exclude rule, even a wrong one.
     fn exclusion(&mut self, fields: &Map<String, Value>) -> Option<Exclusion> {
         let is = |name: &str| fields.get(name).is_some_and(|value| !is_nothing(value));
@@ -206,7 +222,8 @@ impl Reader<'_> {
             }
             return None;
         }
-        for name in ["targets", "title", "text", "dedupe_seconds", "dedupe_key"].into_iter().filter(|name| is(name)) {
+        let telling = ["targets", "title", "text", "link", "dedupe_seconds", "dedupe_key"];
+        for name in telling.into_iter().filter(|name| is(name)) {
             self.wrong(name, "means nothing in an exclude rule, which tells nobody");
         }
         let before = self.errors.len();

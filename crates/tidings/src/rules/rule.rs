@@ -35,6 +35,8 @@ pub struct Rule {
     pub targets: Vec<Target>,
     pub title: Template,
     pub text: Template,
+    /// What its inbox entries link to; without it, what the configuration says (S001-109).
+    pub link: Option<Template>,
     pub dedupe_seconds: u64,
     /// What makes two notices the same; without it, title and text do.
     pub dedupe_key: Option<Template>,
@@ -184,6 +186,9 @@ impl Rule {
         map.insert("targets".to_owned(), self.targets.iter().map(|target| target.to_json(show)).collect());
         map.insert("title".to_owned(), self.title.source().into());
         map.insert("text".to_owned(), self.text.source().into());
+        if let Some(link) = &self.link {
+            map.insert("link".to_owned(), link.source().into());
+        }
         map.insert("dedupe_seconds".to_owned(), self.dedupe_seconds.into());
         if let Some(key) = &self.dedupe_key {
             map.insert("dedupe_key".to_owned(), key.source().into());

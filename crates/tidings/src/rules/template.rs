@@ -40,6 +40,8 @@ const HTML: &str = "html";
 const PLAIN: &str = "plain";
 /// The name of a template that is an address: what comes from the event is one part of its path or query.
 const URL: &str = "url";
+/// The same for one that is worth nothing unless every part is there.
+const LINK: &str = "link";
 
 /// A checked template.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -121,6 +123,12 @@ impl Template {
         if self.fixed { Ok(self.source.to_string()) } else { self.render(URL, fields) }
     }
 
+    /// The same, or nothing where something that it shows is not there or empty: it would lead elsewhere.
+    #[must_use]
+    pub fn link(&self, fields: &Fields) -> Option<String> {
+        if self.fixed { Some(self.source.to_string()) } else { self.render(LINK, fields).ok() }
+    }
+
     /// As a list of names: a template that is a single expression may give a list; anything else is one name. Names are as
     /// the event has them, so that one which can be none is not made into another; what can be none is an empty name.
     pub fn names(&self, fields: &Fields) -> Result<Vec<String>, String> {
@@ -172,12 +180,19 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     engine.set_auto_escape_callback(|name| match name {
         HTML => AutoEscape::Html,
         URL => AutoEscape::Custom(URL.into()),
+        LINK => AutoEscape::Custom(LINK.into()),
         _ => AutoEscape::None,
     });
     engine.set_formatter(|output, state, value| {
         let value = if value.is_none() { &Value::UNDEFINED } else { value };
         match state.auto_escape() {
-            AutoEscape::Custom(_) => Ok(output.write_str(&percent_encode(&value.to_string()))?),
+            AutoEscape::Custom(kind) => {
+                let text = value.to_string();
+                if kind == LINK && text.trim().is_empty() {
+                    return Err(minijinja::Error::new(ErrorKind::UndefinedError, "a part of the link is missing"));
+                }
+                Ok(output.write_str(&percent_encode(&text))?)
+            }
             _ => minijinja::escape_formatter(output, state, value),
         }
     });

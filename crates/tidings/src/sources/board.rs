@@ -30,7 +30,7 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Error {
     pub at: String,
-    /// `throttled`, `unreachable`, `denied`, `missing`, `unreadable` or `store`.
+    /// `throttled`, `unreachable`, `denied`, `missing`, `refused`, `unreadable` or `store`.
     pub kind: &'static str,
     pub message: String,
     /// Turns that failed in a row.

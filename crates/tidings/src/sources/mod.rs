@@ -52,6 +52,8 @@ pub enum Trouble {
     Denied,
     /// What is to be read is not there.
     Missing,
+    /// They do not take what we ask.
+    Refused,
     /// The answer is not what it should be.
     Unreadable,
     /// Our own store.
@@ -68,6 +70,7 @@ impl Trouble {
             Self::Unreachable => "unreachable",
             Self::Denied => "denied",
             Self::Missing => "missing",
+            Self::Refused => "refused",
             Self::Unreadable => "unreadable",
             Self::Store => "store",
             Self::Superseded => "superseded",

@@ -73,6 +73,7 @@ struct Draft {
     targets: String,
     title: String,
     text: String,
+    link: String,
     dedupe_seconds: String,
     dedupe_key: String,
     /// It keeps others back instead of telling anybody.
@@ -92,6 +93,7 @@ impl Draft {
             targets: pretty(json!([{ "channel": "inbox", "users": ["ana"] }])),
             title: "{{ eventType }}".to_owned(),
             text: String::new(),
+            link: String::new(),
             dedupe_seconds: "0".to_owned(),
             dedupe_key: String::new(),
             exclude: false,
@@ -111,6 +113,7 @@ impl Draft {
             targets: pretty("targets"),
             title: rule.title.source().to_owned(),
             text: rule.text.source().to_owned(),
+            link: rule.link.as_ref().map(|link| link.source().to_owned()).unwrap_or_default(),
             dedupe_seconds: rule.dedupe_seconds.to_string(),
             dedupe_key: rule.dedupe_key.as_ref().map(|key| key.source().to_owned()).unwrap_or_default(),
             exclude: rule.exclusion.is_some(),
@@ -128,6 +131,7 @@ impl Draft {
             targets: text("targets"),
             title: text("title"),
             text: text("text"),
+            link: text("link").trim().to_owned(),
             dedupe_seconds: text("dedupe_seconds").trim().to_owned(),
             dedupe_key: text("dedupe_key"),
             exclude: form.is_set("exclude"),
@@ -162,13 +166,14 @@ impl Draft {
             };
             json!({
                 "targets": parse("targets", &self.targets), "title": self.title, "text": self.text,
-                "dedupe_seconds": seconds, "dedupe_key": self.dedupe_key,
+                "link": self.link, "dedupe_seconds": seconds, "dedupe_key": self.dedupe_key,
             })
         };
         if let (Some(fields), Value::Object(more)) = (fields.as_object_mut(), more) {
-            fields.extend(
-                more.into_iter().filter(|(name, value)| !value.is_null() && (name != "dedupe_key" || value != "")),
-            );
+            let may_be_empty = |name: &str| !matches!(name, "dedupe_key" | "link");
+            let given =
+                more.into_iter().filter(|(name, value)| !value.is_null() && (value != "" || may_be_empty(name)));
+            fields.extend(given);
         }
         if errors.is_empty() { Ok(fields.as_object().cloned().unwrap_or_default()) } else { Err(errors) }
     }
@@ -326,6 +331,8 @@ fn editor(visitor: &Visitor, action: &str, draft: &Draft, is_new: bool, wrong: &
                 input name="title" value=(draft.title) autocomplete="off" spellcheck="false"; }
             label { span { "Text " span.faint { "a template; empty: what the event says of itself" } }
                 textarea name="text" rows=(rows(&draft.text, 2)) { (draft.text) } }
+            label { span { "Link " span.faint { "of inbox entries; a template over the entry; empty: the configured one" } }
+                input name="link" value=(draft.link) autocomplete="off" spellcheck="false"; }
             div.columns {
                 label { span { "Not repeated within (seconds)" }
                     input name="dedupe_seconds" value=(draft.dedupe_seconds) inputmode="numeric" autocomplete="off"; }

@@ -182,6 +182,49 @@ async fn what_failed_is_a_dead_letter_and_can_be_sent_again() {
     assert_eq!(log["items"].as_array().unwrap().len(), 1);
 }
 
+// S000-45 and the contract: an event's outcome has every message that came of it, also those that were made by hand.
+#[tokio::test]
+async fn what_is_sent_again_is_in_the_events_outcome() {
+    let sink = Sink::start(&[]);
+    let server = server_with(|config| {
+        smtp(config, sink.port);
+        config.process_alerts.recipients = vec!["bad@a.example".to_owned()];
+    })
+    .await;
+    let client = server.client();
+    // Its id is the envelope's.
+    let mut event = audit_event("e-1");
+    event.as_object_mut().unwrap().remove("id");
+    let event = json!({ "specversion": "1.0", "id": "7", "type": "t", "source": "s", "data": event });
+    assert_eq!(send(&client, &event).await["eventId"], "7@s");
+    let outcome = async || {
+        let outcome = client.get("/events/7@s").await.expect(200).json()["outcome"].clone();
+        assert_eq!(outcome["totals"]["messages"], outcome["messages"].as_array().unwrap().len());
+        outcome["messages"].as_array().unwrap().clone()
+    };
+    assert_eq!(outcome().await.len(), 1);
+    deliver(&server).await;
+    let failed = outcome().await[0]["message_id"].as_str().unwrap().to_owned();
+    // By the message, and by the message that came of that.
+    let mut last = failed.clone();
+    for _ in 0..2 {
+        let again = client.post(&format!("/api/messages/{last}/retry"), &json!({})).await.expect(201).json();
+        deliver(&server).await;
+        last = again["message_id"].as_str().unwrap().to_owned();
+    }
+    // And by the alert.
+    let resent = resend(&client, &alert(&client).await).await.expect(202).json();
+    assert_eq!(resent["event_id"], "7@s", "{resent}");
+    deliver(&server).await;
+    let messages = outcome().await;
+    let mut ids: Vec<_> = messages.iter().map(|message| message["message_id"].as_str().unwrap()).collect();
+    assert!(messages.iter().all(|message| message["status"] == "failed" && message["channel"] == "email"));
+    assert!(messages.iter().any(|message| message["message_id"] == last && message["retry_of"] != failed));
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 4, "{messages:?}");
+}
+
 // A refusal is final: no retry, and the alert says so at once.
 #[tokio::test]
 async fn a_refused_mail_fails_the_alert() {

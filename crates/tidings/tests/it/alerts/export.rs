@@ -89,6 +89,12 @@ async fn the_command_writes_files_and_standard_output() {
     }
     let ended = export(&server, directory.path(), &["--format", "jsonl", "--to", "2026-01-01"]).await.expect(0);
     assert!(ended.stdout.lines().all(|line| line.contains("2026-01")) && !ended.stdout.is_empty());
+    // What is printed as JSON is the export itself, unless it says otherwise.
+    let ended = export(&server, directory.path(), &["--json", "--to", "2026-01-01"]).await.expect(0);
+    let printed: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert!(!printed.as_array().unwrap().is_empty());
+    let ended = export(&server, directory.path(), &["--json", "--format", "csv", "--to", "2026-01-01"]).await.expect(0);
+    assert!(ended.stdout.starts_with("PartitionKey,"), "{ended:?}");
     let mut names: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|f| f.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["a.csv", "a.json", "a.jsonl"], "nothing is left behind");
@@ -102,7 +108,7 @@ async fn the_command_says_what_is_wrong() {
     let ended = export(&server, directory.path(), &["--from", "2026-13-01"]).await.expect(2);
     assert!(ended.stderr.contains("--from") && ended.stderr.contains("must be a date as in 2026-01-31"), "{ended:?}");
     let ended = export(&server, directory.path(), &["--from", "2026-03-01", "--to", "2026-01-01"]).await.expect(1);
-    assert!(ended.sentence().contains("startDate must not be after endDate"), "{ended:?}");
+    assert!(ended.sentence().contains("--from must not be after --to"), "{ended:?}");
     let ended = export(&server, directory.path(), &["-o", "no/such/place.csv"]).await.expect(1);
     assert!(ended.sentence().contains("cannot write"), "{ended:?}");
     export(&server, directory.path(), &["--format", "xml"]).await.expect(2);

@@ -171,6 +171,28 @@ async fn alerts_of_one_second_come_by_their_keys() {
     }
 }
 
+// S000-28: the tenth comes after the second.
+#[tokio::test]
+async fn alerts_of_one_correlation_id_and_second_come_by_their_numbers() {
+    let server = server().await;
+    let client = server.client();
+    for n in 1..=14 {
+        let event = json!({ "correlationId": "one", "details": format!("{n}") });
+        send(&client, &audit_event_with(&format!("e{n}"), event)).await;
+    }
+    for limit in [1, 5, 14] {
+        let (mut numbers, mut token) = (Vec::new(), String::new());
+        loop {
+            let page = client.get(&format!("/alerts?limit={limit}{token}")).await.expect(200).json();
+            let items = page["items"].as_array().unwrap();
+            numbers.extend(items.iter().map(|item| item["Details"].as_str().unwrap().parse::<u32>().unwrap()));
+            let Some(next) = page["nextToken"].as_str() else { break };
+            token = format!("&nextToken={next}");
+        }
+        assert_eq!(numbers, (1..=14).rev().collect::<Vec<_>>(), "{limit}");
+    }
+}
+
 #[tokio::test]
 async fn more_alerts_of_one_second_than_are_put_into_order_are_all_there() {
     let server = server().await;

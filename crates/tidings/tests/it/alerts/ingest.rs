@@ -257,7 +257,116 @@ async fn an_event_without_ids_gets_them() {
     assert_eq!(send(&client, &event).await["status"], "duplicate");
     // In an envelope it has the envelope's.
     let wrapped = json!({ "specversion": "1.0", "id": "ce-7", "type": "t", "source": "s", "data": event });
-    assert_eq!(send(&client, &wrapped).await["eventId"], "ce-7");
+    assert_eq!(send(&client, &wrapped).await["eventId"], "ce-7@s");
+    client.get("/events/ce-7@s").await.expect(200);
+}
+
+// S000-18: an empty one is as good as none.
+#[tokio::test]
+async fn an_empty_correlation_id_is_made_as_if_absent() {
+    let server = server().await;
+    let client = server.client();
+    for (id, empty) in [("a", ""), ("b", "  ")] {
+        let headers = [("content-type", "application/json"), ("x-correlation-id", id)];
+        let event = audit_event_with(id, json!({ "correlationId": empty }));
+        let answer = client.post_with(INGEST, &headers, event.to_string()).await.expect(202).json();
+        assert_eq!(answer["events"][0]["correlationId"], id);
+    }
+}
+
+// S000-04, S000-78: only an alert makes an alert a duplicate; an ordinary event that has its id already does not.
+#[tokio::test]
+async fn an_event_that_is_no_alert_hides_none() {
+    let server = server().await;
+    let client = server.client();
+    let plain = json!({ "eventId": "x", "eventType": "Process.Field.Add", "source": "azure-devops", "data": {} });
+    client.send(&plain).await;
+    let event = audit_event("x");
+    // Twice at once is once.
+    let (one, two, three) = tokio::join!(send(&client, &event), send(&client, &event), send(&client, &event));
+    let mut told = [one, two, three];
+    told.sort_by_key(|receipt| receipt["status"].to_string());
+    assert_eq!(
+        told.each_ref().map(|receipt| receipt["status"].as_str().unwrap()),
+        ["accepted", "duplicate", "duplicate"]
+    );
+    let stored = alert(&client).await;
+    for receipt in &told {
+        assert_eq!((&receipt["SortKey"], &receipt["correlationId"]), (&stored["SortKey"], &json!("corr-x")));
+        assert_eq!(receipt["eventId"], told[0]["eventId"]);
+    }
+    let id = told[0]["eventId"].as_str().unwrap();
+    assert_ne!(id, "x");
+    let outcome = client.get(&format!("/events/{id}")).await.expect(200).json()["outcome"].clone();
+    assert_eq!(outcome["messages"].as_array().unwrap().len(), 1, "{outcome}");
+    let messages = client.get("/api/messages").await.json();
+    assert_eq!((messages["items"].as_array().unwrap().len(), &messages["items"][0]["event_id"]), (1, &json!(id)));
+    // The other event has nothing to do with it.
+    assert_eq!(client.get("/events/x").await.expect(200).json()["outcome"]["messages"], json!([]));
+    // Known for as long as the alert is, by its own id.
+    server.advance(49);
+    assert_eq!(send(&client, &event).await["eventId"], id);
+    assert_eq!(alerts(&client, "").await.len(), 1);
+    // In a batch, too.
+    let batch = json!([audit_event("y"), audit_event("x"), audit_event("y")]);
+    client.send(&json!({ "eventId": "y", "eventType": "t", "source": "azure-devops" })).await;
+    let answer = client.post(INGEST, &batch).await.expect(202).json();
+    assert_eq!(statuses(&answer), ["accepted", "duplicate", "duplicate"]);
+}
+
+// S000-04, S000-76: an envelope's id is unique among those of its source only.
+#[tokio::test]
+async fn one_id_of_two_carriers_is_two_events() {
+    let server = server().await;
+    let client = server.client();
+    let mut event = audit_event("x");
+    event.as_object_mut().unwrap().remove("id");
+    let cloud = |source: &str| json!({ "specversion": "1.0", "id": "1", "type": "t", "source": source, "data": event });
+    let grid = |topic: &str| json!([{ "id": "1", "topic": topic, "eventType": "t", "data": event }]);
+    for envelope in [cloud("/a"), cloud("/b"), grid("/subscriptions/a"), grid("/subscriptions/b")] {
+        assert_eq!(send(&client, &envelope).await["status"], "accepted", "{envelope}");
+        assert_eq!(send(&client, &envelope).await["status"], "duplicate", "{envelope}");
+    }
+    // However its attributes come.
+    for (source, status) in [("/a", "duplicate"), ("/c", "accepted"), ("/c", "duplicate")] {
+        let headers = [("ce-specversion", "1.0"), ("ce-id", "1"), ("ce-type", "t"), ("ce-source", source)];
+        let headers = [&headers[..], &[("content-type", "application/json")]].concat();
+        let answer = client.post_with(INGEST, &headers, event.to_string()).await.expect(202).json();
+        assert_eq!(statuses(&answer), [status], "{source}");
+    }
+    assert_eq!(alerts(&client, "").await.len(), 5);
+    // An id of its own counts, whoever carries it.
+    let own = |source: &str| json!({ "specversion": "1.0", "id": "1", "source": source, "data": audit_event("own") });
+    assert_eq!(send(&client, &own("/a")).await["status"], "accepted");
+    assert_eq!(send(&client, &own("/b")).await["status"], "duplicate");
+}
+
+// SX-02: JSON within text is as deep as any other.
+#[tokio::test]
+async fn an_event_that_comes_as_text_is_no_deeper_than_others() {
+    let server = server().await;
+    let client = server.client();
+    for (levels, good) in [(40, true), (64, false), (5000, false)] {
+        let deep = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let text = audit_event_with(&format!("e{levels}"), json!({ "data": 0 }))
+            .to_string()
+            .replace("\"data\":0", &format!("\"data\":{deep}"));
+        let base64 = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &text);
+        let envelopes = [
+            json!([{ "id": "g", "eventType": "t", "data": text }]),
+            json!({ "specversion": "1.0", "id": "c", "source": "s", "data_base64": base64 }),
+        ];
+        for envelope in envelopes {
+            let answer = client.post(INGEST, &envelope).await;
+            if good {
+                answer.expect(202);
+            } else {
+                let problem = answer.problem(400).to_string();
+                assert!(problem.contains("nested deeper than 64 levels"), "{problem}");
+            }
+        }
+    }
+    assert_eq!(alerts(&client, "").await.len(), 1);
 }
 
 // S000-79, S000-81: from the event's own time, and at once.
@@ -313,6 +422,7 @@ crate::support::on_dynamodb! {
     an_event_has_at_most_400_kilobytes,
     duplicates_are_known_and_collisions_kept,
     an_event_without_ids_gets_them,
+    an_event_that_is_no_alert_hides_none,
     an_alert_is_gone_after_90_days,
     attributes_are_found_where_the_configuration_says,
 }

@@ -10,7 +10,7 @@ use tidings::config::Secret;
 use tidings::config::sources::{Kind, Source, Start};
 use tidings::sources::Asker;
 
-use super::{alerts, audit_event, audit_event_with, server};
+use super::{alerts, audit_event, audit_event_with, server, server_with};
 use crate::channels::http_server::{Reply, Server};
 use crate::support::TestServer;
 
@@ -194,6 +194,73 @@ async fn a_token_that_leads_nowhere_ends_the_turn() {
     let failed = service.poller(&server).activate().await.unwrap_err().to_string();
     assert!(failed.contains("the page after itself"), "{failed}");
     assert_eq!(service.server.asked().len(), 2);
+}
+
+// S000-78: tokens do not last; one that is refused is not asked with for ever, and nothing of its window is left out.
+#[tokio::test]
+async fn a_token_that_is_refused_is_forgotten() {
+    for (status, kind) in [(400, "refused"), (404, "missing"), (410, "refused")] {
+        let service = AuditService::start(entries(&["e", "d", "c", "b", "a"])).await;
+        let server = server_with(|config| config.sources = vec![Source { enabled: false, ..service.source() }]).await;
+        let first = page(&mut Log { entries: entries(&["e", "d", "c"]), ..Log::default() }, "/");
+        let body = "<p>The continuation\ttoken\r\nhas expired, pat-secret</p>".to_owned();
+        service.log.lock().unwrap().instead = vec![first, Reply::Answer { status, headers: vec![], body }];
+        let mut poller = Asker::new(&server.services, &service.source(), service.poller(&server));
+        assert!((10..=20).contains(&poller.turn().await.as_secs()), "it waits as after any failure");
+        assert_eq!(service.last_query()["continuationToken"], "d");
+        let error = server.client().get("/sources").await.expect(200).json()["items"][0]["error"].clone();
+        let message = format!("Azure DevOps answered {status}: <p>The continuation token has expired, ***</p>");
+        assert_eq!((&error["kind"], &error["message"]), (&json!(kind), &json!(message)));
+        // Also after a restart, in which only the checkpoint is left.
+        drop(poller);
+        let server = server.restart().await;
+        server.clock.advance(Duration::from_secs(3600));
+        let polled = service.poller(&server).activate().await.unwrap();
+        assert_eq!((polled.pages, polled.accepted), (3, 3), "the two of the first page are known");
+        assert_eq!(service.last_query()["endTime"], "2026-03-01T12:00:00.000000Z", "the same window");
+        assert_eq!(alerts(&server.client(), "").await.len(), 5);
+    }
+}
+
+// Without a token there is nothing to forget; the window stays.
+#[tokio::test]
+async fn a_question_that_is_refused_is_asked_again() {
+    let service = AuditService::start(entries(&["a"])).await;
+    let server = server().await;
+    service.instead(Reply::status(400));
+    let failed = service.poller(&server).activate().await.unwrap_err();
+    assert_eq!((failed.trouble.as_str(), &*failed.why), ("refused", "Azure DevOps answered 400"));
+    assert_eq!(service.poller(&server).activate().await.unwrap().accepted, 1);
+}
+
+// An answer that does not say how to go on is none: the rest of its window would be left out.
+#[tokio::test]
+async fn an_answer_that_is_not_whole_moves_nothing_on() {
+    let entry = audit_event("b");
+    for (answer, why) in [
+        (
+            json!({ "decoratedAuditLogEntries": [entry], "hasMore": true }),
+            "says `hasMore` and has no `continuationToken`",
+        ),
+        (
+            json!({ "decoratedAuditLogEntries": [entry], "hasMore": true, "continuationToken": "" }),
+            "says `hasMore` and has no `continuationToken`",
+        ),
+        (json!({ "decoratedAuditLogEntries": null, "hasMore": false }), "has no list `decoratedAuditLogEntries`"),
+        (json!({ "hasMore": false }), "has no list `decoratedAuditLogEntries`"),
+        (json!({ "value": { "hasMore": false } }), "has no list `decoratedAuditLogEntries`"),
+    ] {
+        let service = AuditService::start(entries(&["b", "a"])).await;
+        let server = server().await;
+        service.instead(Reply::Answer { status: 200, headers: vec![], body: answer.to_string() });
+        let failed = service.poller(&server).activate().await.unwrap_err();
+        let expected = format!("the audit log's answer {why}");
+        assert_eq!((failed.trouble.as_str(), failed.why), ("unreadable", expected), "{answer}");
+        server.clock.advance(Duration::from_secs(3600));
+        service.poller(&server).activate().await.unwrap();
+        assert_eq!(service.last_query()["startTime"], "2025-12-01T12:50:00.000000Z", "{answer}");
+        assert_eq!(alerts(&server.client(), "").await.len(), 2);
+    }
 }
 
 #[tokio::test]

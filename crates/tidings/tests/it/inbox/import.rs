@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::Rig;
-use crate::support::TestServer;
-use crate::support::process::{Served, run};
+use crate::support::process::{Served, run, run_with_input};
+use crate::support::{TestServer, gzip};
 
 async fn import(rig: &Rig, csv: impl Into<reqwest::Body>) -> crate::support::Answer {
     rig.client.post_as("/notification-map/import", "text/csv", csv).await
@@ -57,6 +57,78 @@ async fn a_large_file_comes_in_pieces_and_one_user_a_line_adds_up() {
     assert_eq!(users(&rig, "p7", "g").await.as_array().unwrap().len(), 40);
 }
 
+// S001-06: whatever the columns are called, and in whatever order they are.
+#[tokio::test]
+async fn a_header_says_which_column_is_which() {
+    let rig = Rig::start().await;
+    for (place, header) in [
+        "product_id,support_group,users",
+        "Product ID,Support-Group ID,User",
+        "\u{feff}PRODUCT,Group",
+        "users,supportGroup,productId",
+        "support_group,users,product,users",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let p = format!("p{place}");
+        let line = match place {
+            3 => format!("u1;u2,g,{p}"),
+            4 => format!("g,u1,{p},u2"),
+            _ => format!("{p},g,u1,u2"),
+        };
+        let answer = import(&rig, format!("{header}\n{line}\n")).await.expect(200).json();
+        assert_eq!((&answer["lines"], &answer["imported"]), (&json!(1), &json!(1)), "{header}");
+        assert_eq!(users(&rig, &p, "g").await, json!(["u1", "u2"]), "{header}");
+    }
+    assert_eq!(rig.client.get("/notification-map").await.json()["items"].as_array().unwrap().len(), 5);
+    // A header that leaves something open is refused with everything below it.
+    for (header, why) in [
+        ("product,users,team", "must name `product` and `supportGroup` once each"),
+        ("product,product_id,group,users", "must name `product` and `supportGroup` once each"),
+        ("product,group,comment,users", "names the column `comment`"),
+    ] {
+        let answer = import(&rig, format!("{header}\na,b,c,d\n")).await;
+        assert_eq!(answer.bad_fields(), ["line 1"], "{header}");
+        assert!(answer.text().contains(why), "{}", answer.text());
+    }
+    // One name alone is a product's.
+    assert_eq!(import(&rig, "product,web,u1\n").await.expect(200).json()["imported"], 1);
+    assert_eq!(users(&rig, "product", "web").await, json!(["u1"]));
+}
+
+#[tokio::test]
+async fn what_is_no_csv_is_not_read_as_one() {
+    let rig = Rig::start().await;
+    for kind in ["multipart/form-data; boundary=x", "application/json", "application/problem+json"] {
+        rig.client.post_as("/notification-map/import", kind, "p,g,u1").await.problem(415);
+    }
+    assert_eq!(rig.client.get("/notification-map").await.json()["items"], json!([]));
+    for kind in ["text/csv; charset=utf-8", "text/plain", "application/octet-stream", "application/vnd.ms-excel"] {
+        rig.client.post_as("/notification-map/import", kind, "p,g,u1").await.expect(200);
+    }
+}
+
+// SX-27: packed as well, and the limit holds on what is unpacked.
+#[tokio::test]
+async fn a_packed_file_is_unpacked_within_the_limit() {
+    let rig = Rig::over(TestServer::start_with(|config| config.limits.upload_bytes = 100_000).await).await;
+    let post = async |body: Vec<u8>, coding: &str| {
+        let headers = [("content-type", "text/csv"), ("content-encoding", coding)];
+        rig.client.post_with("/notification-map/import", &headers, body).await
+    };
+    let lines: String = (0..5000).map(|n| format!("p{},g,u{n}\n", n % 7)).collect();
+    let packed = gzip(lines.as_bytes());
+    assert_eq!(post(packed.clone(), "gzip").await.expect(200).json()["lines"], 5000);
+    assert_eq!(users(&rig, "p3", "g").await.as_array().unwrap().len(), 714);
+    // Two one after the other are one.
+    assert_eq!(post([gzip(b"a,g,u1\n"), gzip(b"b,g,u1\n")].concat(), "x-gzip").await.expect(200).json()["lines"], 2);
+    post(gzip(&vec![b'x'; 10_000_000]), "gzip").await.problem(413);
+    post(packed[..packed.len() - 9].to_vec(), "gzip").await.problem(400);
+    post(b"p,g,u1\n".to_vec(), "gzip").await.problem(400);
+    post(b"p,g,u1\n".to_vec(), "br").await.problem(415);
+}
+
 // SX-27
 #[tokio::test]
 async fn files_that_are_no_good_change_nothing() {
@@ -82,5 +154,7 @@ fn the_command_line_takes_a_file_and_names_its_bad_lines() {
     assert_eq!(serde_json::from_str::<Value>(&ended.stdout).unwrap()["imported"], 2);
     let ended = run(directory.path(), &["map", "import", "nothing.csv"]).expect(1);
     assert!(ended.sentence().contains("cannot read nothing.csv"), "{ended:?}");
+    let ended = run_with_input(directory.path(), &["map", "import", "-"], "search,web,u3\n").expect(0);
+    assert_eq!(ended.stdout.trim(), "1 entries from 1 lines, 0 lines refused");
     server.stop();
 }

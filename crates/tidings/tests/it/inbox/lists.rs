@@ -230,6 +230,97 @@ async fn entries_link_to_what_they_are_about() {
     rig.tell(&["u1"], "t", about).await;
     let page = rig.page("user=u1").await;
     assert_eq!(page["items"][0]["link"], "https://portal.example.com/products/a%2Fb%20c/questions/Q%261?t=compliance");
+    // What lacks a part of it would lead elsewhere.
+    rig.tell(&["u2"], "score", json!({ "product_id": "p", "event_type": "score" })).await;
+    rig.tell(&["u2"], "notice", json!({})).await;
+    rig.tell(&["u2"], "empty", json!({ "product_id": "p", "question": " " })).await;
+    for item in rig.page("user=u2").await["items"].as_array().unwrap() {
+        assert_eq!(item["link"], json!(null), "{item}");
+    }
+}
+
+// S001-109: a rule's own link comes first.
+#[tokio::test]
+async fn a_rule_may_have_its_own_link() {
+    let all = "https://portal.example.com/{{ productid }}";
+    let server = TestServer::start_with(|config| config.notification_center.link = Some(all.to_owned())).await;
+    let rig = Rig::over(server).await;
+    let own = "https://desk.example.com/t/{{ data.ticket }}{% if env %}?env={{ env }}{% endif %}";
+    let rule = json!({
+        "pattern": { "eventType": ["own"] }, "targets": [{ "channel": "inbox", "users": ["u1"] }], "link": own,
+    });
+    let made = rig.client.put("/rules/own", &rule).await.expect(201).json();
+    assert_eq!(made["link"], own);
+    assert_eq!(rig.client.get("/rules/own").await.expect(200).json()["link"], own);
+    for data in [json!({ "ticket": "T 1" }), json!({ "ticket": "T2", "env": "dev" }), json!({ "product_id": "p" })] {
+        rig.client.send(&json!({ "eventType": "own", "data": data })).await;
+        rig.server.clock.advance(std::time::Duration::from_secs(1));
+    }
+    rig.tell(&["u1"], "other", json!({ "product_id": "p" })).await;
+    let page = rig.page("user=u1").await;
+    let links: Vec<_> = page["items"].as_array().unwrap().iter().map(|item| item["link"].clone()).collect();
+    let desk = "https://desk.example.com/t";
+    let expected = json!(["https://portal.example.com/p", null, format!("{desk}/T2?env=dev"), format!("{desk}/T%201")]);
+    assert_eq!(json!(links), expected);
+    // An event chooses where on a site it leads, never the site.
+    for bad in ["https://{{ data.host }}/", "javascript:alert(1)", "portal", "https://x/{{ a"] {
+        let mut rule = rule.clone();
+        rule["link"] = bad.into();
+        assert_eq!(rig.client.put("/rules/own", &rule).await.bad_fields(), ["link"], "{bad}");
+    }
+    let exclude = json!({ "pattern": { "eventType": ["x"] }, "exclude": true, "reason": "r", "link": own });
+    assert_eq!(rig.client.put("/rules/none", &exclude).await.bad_fields(), ["link"]);
+}
+
+// A score with more digits than a number of JSON is sure to keep is text, and described so.
+#[tokio::test]
+async fn scores_are_numbers_or_text() {
+    let rig = Rig::start().await;
+    let long = "1234567890.12345678901234567890";
+    rig.tell(&["u1"], "t", json!({ "event_type": "score", "old_score": 7, "new_score": long })).await;
+    let page = rig.page("user=u1").await;
+    assert_eq!((&page["items"][0]["old_score"], &page["items"][0]["new_score"]), (&json!(7), &json!(long)));
+}
+
+// SX-10 and the contract: every failing parameter is named, not only the first.
+#[tokio::test]
+async fn every_parameter_that_is_wrong_is_named() {
+    let rig = Rig::start().await;
+    for (path, fields) in [
+        ("/notifications?limit=0&status=x", &["user", "status", "limit"][..]),
+        ("/notifications?foo=1&limit=0&user=notificationmap", &["foo", "user", "limit"]),
+        ("/notifications?user=u1&user=u2&type=x", &["user", "type"]),
+        ("/notifications/count?x=1", &["x", "user"]),
+        (
+            "/alerts?limit=0&format=x&startDate=q&foo=1&suppressed=2",
+            &["foo", "format", "limit", "startDate", "suppressed"],
+        ),
+        ("/events?limit=0&foo=1", &["foo", "limit"]),
+        // A call that has none, and one whose handler does not look at any.
+        ("/sources?a=1&b=2", &["a", "b"]),
+        ("/rules/none?a=1", &["a"]),
+    ] {
+        let mut named = rig.client.get(path).await.bad_fields();
+        let mut fields = fields.to_vec();
+        named.sort();
+        fields.sort_unstable();
+        assert_eq!(named, fields, "{path}");
+    }
+}
+
+// S001-75: `null` is no cursor; as a user's name it is one like any other.
+#[tokio::test]
+async fn null_is_a_user_and_no_cursor() {
+    let rig = Rig::start().await;
+    rig.tell(&["u1"], "secret", json!({})).await;
+    rig.tell(&["null"], "own", json!({})).await;
+    assert_eq!(titles(&rig.page("user=null&cursor=null").await), ["own"]);
+    assert_eq!(rig.unread("null").await, 1);
+    let u1 = rig.server.client_for(&["user:u1"]).await;
+    for path in ["/notifications?user=null", "/notifications/count?userid=null", "/notifications/stream?user=null"] {
+        u1.get(path).await.problem(403);
+    }
+    assert_eq!(titles(&u1.get("/notifications?cursor=null").await.expect(200).json()), ["secret"]);
 }
 
 crate::support::on_dynamodb! {

@@ -20,6 +20,7 @@ fn rule() -> Value {
         ],
         "title": "Ticket {{ data.id }}",
         "text": "{{ data.text }}",
+        "link": "https://desk.example.com/tickets/{{ data.id }}",
         "dedupe_seconds": 60,
         "dedupe_key": "{{ data.id }}",
     })
