@@ -52,7 +52,7 @@ use serde::{Deserialize, Serialize};
 pub use difference::Difference;
 pub use environment::process_environment;
 pub use json::JsonObject;
-pub use listen::Listen;
+pub use listen::{Listen, parse as parse_address};
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
 

@@ -70,6 +70,10 @@ fn a_second_server_on_the_same_data_is_refused_with_a_sentence() {
     let second = run(directory.path(), &["serve", "--listen", "127.0.0.1:0"]).expect(1);
     assert!(second.sentence().contains("tidings-data"), "{second:?}");
     assert!(second.sentence().contains("another"), "{second:?}");
+    // Started twice in the same way: it is the directory, and not the address, that matters.
+    let address = first.url.trim_start_matches("http://");
+    let second = run(directory.path(), &["serve", "--listen", address]).expect(1);
+    assert!(second.sentence().contains("is using the data directory tidings-data"), "{second:?}");
     // The first one is none the worse for it.
     assert!(first.ask("/readyz").starts_with("HTTP/1.1 200"));
     run(directory.path(), &["token", "list"]).expect(0);
@@ -252,6 +256,22 @@ fn a_store_of_another_stage_is_said_to_be() {
     assert!(!start("prod").stop().contains(warning));
     let said = start("dev").stop();
     assert!(said.contains(warning) && said.contains("prod"), "{said}");
+}
+
+#[test]
+fn a_log_that_nobody_looks_at_has_no_colours() {
+    let directory = tempdir().unwrap();
+    let said = Served::start(directory.path()).stop();
+    assert!(said.contains("INFO") && !said.contains('\u{1b}'), "{said}");
+}
+
+#[test]
+fn an_address_may_be_that_of_this_machine_by_name() {
+    let directory = tempdir().unwrap();
+    let mut running = Running::start(tidings(directory.path(), &["serve", "--listen", "localhost:0"]));
+    running.wait_for("is listening on http://127.0.0.1:");
+    let ended = run(directory.path(), &["serve", "--listen", ":8787"]).expect(2);
+    assert!(ended.stderr.contains("for every interface write \"0.0.0.0:8787\""), "{ended:?}");
 }
 
 // SX-26, SX-22: structured logs, one JSON object a line, with the correlation id.
