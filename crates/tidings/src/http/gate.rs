@@ -49,6 +49,7 @@ pub struct Gate {
     /// Whether a call ends when its caller goes: one that changes nothing, or waits.
     ends_with_caller: bool,
     as_collector: bool,
+    said_in_headers: fn(&str) -> bool,
     body_rule: BodyRule,
     metrics: RouteMetrics,
 }
@@ -151,6 +152,7 @@ impl Gate {
             at_owner: route.at_owner,
             ends_with_caller: route.waits || matches!(route.method, Method::GET | Method::HEAD),
             as_collector: route.as_collector,
+            said_in_headers: route.said_in_headers,
             body_rule: route.body_rule,
             metrics,
         }
@@ -177,7 +179,8 @@ impl Gate {
             Some(caller) if parts.method == Method::POST && parts.headers.contains_key(idempotency::HEADER) => {
                 let path = (self.path, parts.uri.path());
                 let bearer = bearer.unwrap_or_default();
-                Some(services.idempotency.key((caller, &bearer), path, &parts.headers)?)
+                let key = services.idempotency.key((caller, &bearer), path, &parts.headers)?;
+                Some(key.saying(idempotency::head(&parts, self.key_in_url, self.said_in_headers)))
             }
             _ => None,
         };

@@ -143,7 +143,9 @@ fn parameters(route: &Route) -> Value {
     if route.method == axum::http::Method::POST && !matches!(route.access, Access::Public) {
         all.push(json!({
             "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "maxLength": 256 },
-            "description": "The same key and body within 24 h replay the first answer; another body is refused with 422. \
+            "description": "The same key and body within 24 h replay the first answer; another body, query, content type, or other \
+                headers that are part of a message (`ce-…`, `BrokerProperties`, properties of a message of the bus) are \
+                refused with 422. \
                 After a refusal (4xx) the key is free. If the server dies before its answer is kept, the request sent \
                 again makes and sends nothing twice; what can be done only once (an alert's mail, a dead letter of \
                 the bus, a lock) may then be said to be under way or gone (404, 409, 410), and a channel's test is sent again."

@@ -62,6 +62,8 @@ pub struct Route {
     pub waits: bool,
     /// Whether refusals are told as Splunk's collector tells them.
     pub as_collector: bool,
+    /// Which headers are part of what a request says, by their names, beside those that are so everywhere.
+    pub said_in_headers: fn(&str) -> bool,
     pub body_rule: BodyRule,
     pub body: Option<Content>,
     pub answers: Vec<(u16, &'static str, Option<Content>)>,
@@ -88,6 +90,7 @@ impl Route {
             at_owner: false,
             waits: false,
             as_collector: false,
+            said_in_headers: |_| false,
             body_rule: BodyRule::Document,
             body: None,
             answers: Vec::new(),
@@ -135,6 +138,12 @@ impl Route {
     #[must_use]
     pub fn as_collector(mut self) -> Self {
         self.as_collector = true;
+        self
+    }
+
+    #[must_use]
+    pub fn said_in_headers(mut self, names: fn(&str) -> bool) -> Self {
+        self.said_in_headers = names;
         self
     }
 

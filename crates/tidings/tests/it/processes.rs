@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::tempdir;
 
 use crate::support::Client;
-use crate::support::process::{Served, run, run_with_input, tidings};
+use crate::support::process::{Running, Served, run, run_with_input, tidings};
 use crate::support::raw::{self, Raw};
 
 fn token(directory: &std::path::Path) -> String {
