@@ -2,26 +2,36 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
+use std::time::Duration;
 
+use bytes::Bytes;
 use clap::Args;
 use indicatif::ProgressBar;
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, Response, StatusCode, header};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
+use tidings_core::ids::IdSource;
+use tidings_core::time::Clock;
 
 use super::client::{Client, Target};
 use super::{Done, Failure, output};
+use crate::clock::{SystemClock, SystemIds};
+use crate::http::IDEMPOTENCY_KEY;
 
 /// Events, and bytes, in one request, unless the server wants less.
 const BATCH_EVENTS: usize = 500;
 const BATCH_BYTES: usize = 512 * 1024;
+/// How often one request is made again that the server has no time for, and the longest that is waited each time.
+const WAITS: usize = 10;
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Send events: JSON, a JSON array, or NDJSON
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tidings send event.json\n  cat events.ndjson | tidings send -\n\n\
-    Prints the id of each event that was accepted; exit 1 if any was refused.")]
+    Prints the id of each event that was accepted; exit 1 if any was refused. Where the server has no time (429, 503) it\n\
+    waits as long as it is told, ten times at most.")]
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
@@ -251,10 +261,7 @@ impl Sending<'_> {
 
     /// Sends some events in one request.
     async fn request(&mut self, events: &[Event]) -> Result<Taken, Stop> {
-        let body = events.iter().map(|event| event.text.as_slice()).collect::<Vec<_>>().join(&b'\n');
-        let request =
-            self.client.request(Method::POST, "/events").header("content-type", "application/x-ndjson").body(body);
-        let response = self.client.send(request).await.map_err(Stop::Server)?;
+        let response = self.ask(events).await.map_err(Stop::Server)?;
         if response.status() == StatusCode::PAYLOAD_TOO_LARGE && events.len() > 1 {
             return Ok(Taken::Halve);
         }
@@ -262,7 +269,7 @@ impl Sending<'_> {
         match response.status() {
             StatusCode::ACCEPTED => {
                 let bytes = response.bytes().await.map_err(|error| Stop::Server(error.into()))?;
-                let answer: Answer = serde_json::from_slice(&bytes).map_err(|error| Stop::Server(error.into()))?;
+                let answer: Answer = self.client.read(&bytes).map_err(Stop::Server)?;
                 for (event, receipt) in events.iter().zip(&answer.events) {
                     self.report(event, receipt);
                 }
@@ -276,6 +283,26 @@ impl Sending<'_> {
                 Ok(Taken::Decided)
             }
             _ => Err(Stop::Server(super::client::problem(response).await)),
+        }
+    }
+
+    /// Makes a request, again where the server has no time for it.
+    async fn ask(&self, events: &[Event]) -> Result<Response, Failure> {
+        let body = Bytes::from(events.iter().map(|event| event.text.as_slice()).collect::<Vec<_>>().join(&b'\n'));
+        // Some may have been taken before there was no time for the rest: with a key, none becomes two.
+        let ids = SystemIds::default();
+        let key = ids.uuid(SystemClock::default().now()).to_string();
+        let mut waits = 0;
+        loop {
+            let request = self.client.request(Method::POST, "/events").header("content-type", "application/x-ndjson");
+            let response = self.client.send(request.header(IDEMPOTENCY_KEY, &key).body(body.clone())).await?;
+            let is_busy = matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+            // Without a word about when, it is not a matter of time.
+            let Some(wait) = retry_after(&response).filter(|_| is_busy && waits < WAITS) else { return Ok(response) };
+            waits += 1;
+            let (seconds, status) = (wait.as_secs(), response.status().as_u16());
+            self.bar.suspend(|| output::note(&format!("the server has no time ({status}); waiting {seconds} s")));
+            tokio::time::sleep(wait).await;
         }
     }
 
@@ -334,6 +361,12 @@ impl Mistake {
         };
         format!("{field} {}", self.message).trim_start().to_owned()
     }
+}
+
+/// How long the server asks to be left alone.
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
 }
 
 fn sentence(mistakes: impl Iterator<Item = String>) -> String {

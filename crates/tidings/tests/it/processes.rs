@@ -190,6 +190,16 @@ fn a_damaged_backup_is_refused() {
         let start = run(at, &["restore", "whole", "--data", &into]);
         assert_eq!(start.code, 0, "{name} left something in the way: {start:?}");
     }
+    // What never was one is not called a damaged store.
+    for (name, bytes) in [("text", &b"dear diary, it was a long day"[..]), ("nothing", b""), ("short", b"tid")] {
+        std::fs::write(at.join(name), bytes).unwrap();
+        let ended = run(at, &["restore", name, "--data", "y"]).expect(1);
+        let expected = if name == "short" { "the backup is cut short" } else { "the file is no tidings backup" };
+        assert!(ended.sentence().contains(expected) && !ended.sentence().contains("the store"), "{ended:?}");
+    }
+    let restored = run(at, &["restore", "whole", "--data", "y", "--json"]).expect(0).stdout;
+    let restored: Value = serde_json::from_str(&restored).unwrap();
+    assert_eq!((&restored["data"], restored["entries"].as_u64().unwrap() > 200), (&json!("y"), true));
     assert!(run(at, &["restore", "missing", "--data", "x"]).expect(1).sentence().contains("missing"));
 }
 
