@@ -122,7 +122,7 @@ impl Client {
     }
 
     /// Why no connection comes about.
-    fn unreachable(&self, error: &dyn std::error::Error) -> String {
+    fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> String {
         let causes = || std::iter::successors(Some(error), |error| error.source());
         let kind = causes().find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
         // Somebody is there, and says something else than TLS says, or cannot be trusted.

@@ -229,6 +229,11 @@ impl Config {
         difference::difference(self, new)
     }
 
+    /// Takes over from `new` what a reload changes at once. What has to wait for a restart is still a difference then.
+    pub fn take_over(&mut self, new: Config) {
+        difference::take_over(self, new);
+    }
+
     /// Links should work when only `listen` was changed.
     fn derive_public_url(&mut self, root: &Node) {
         if !root.has("public_url") {
