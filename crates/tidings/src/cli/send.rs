@@ -13,6 +13,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tidings_core::ids::IdSource;
 use tidings_core::time::Clock;
+use tokio::sync::mpsc;
 
 use super::client::{Client, Target};
 use super::{Done, Failure, output};
@@ -25,6 +26,10 @@ const BATCH_BYTES: usize = 512 * 1024;
 /// How often one request is made again that the server has no time for, and the longest that is waited each time.
 const WAITS: usize = 10;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// What is there is sent when nothing more came for so long.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Lines that are read ahead.
+const LINES: usize = 1024;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Send events: JSON, a JSON array, or NDJSON
@@ -72,8 +77,11 @@ struct Mistake {
 /// Where events come from.
 struct Input {
     name: String,
-    reader: Box<dyn BufRead>,
+    reader: Box<dyn BufRead + Send>,
 }
+
+/// A line and its number.
+type Line = (Vec<u8>, usize);
 
 /// One event to send, and where it stands: "events.ndjson line 7".
 struct Event {
@@ -155,6 +163,28 @@ impl Input {
         }
     }
 
+    /// The lines after the one of that number, each with its own, read on a thread of their own: what is there can be sent
+    /// while nothing more comes.
+    fn into_lines(mut self, mut number: usize) -> Result<mpsc::Receiver<Result<Line, Stop>>, Stop> {
+        let (sender, lines) = mpsc::channel(LINES);
+        let read = move || {
+            loop {
+                let mut text = Vec::new();
+                let line = match self.line(&mut text, &mut number) {
+                    Ok(true) => Ok((text, number)),
+                    Ok(false) => return,
+                    Err(stop) => Err(stop),
+                };
+                let is_last = line.is_err();
+                if sender.blocking_send(line).is_err() || is_last {
+                    return;
+                }
+            }
+        };
+        let started = std::thread::Builder::new().name("lines".to_owned()).spawn(read);
+        started.map(|_| lines).map_err(|error| Stop::Server(error.into()))
+    }
+
     fn unreadable(&self, error: &std::io::Error) -> Stop {
         Stop::File(format!("cannot read {}: {error}", self.name))
     }
@@ -192,13 +222,8 @@ impl Sending<'_> {
         }
         // A first line that is a whole object means NDJSON; anything else is read to its end as one value.
         if is_object(&text) {
-            loop {
-                self.event(&text, format!("{} line {number}", input.name)).await?;
-                text.clear();
-                if !input.line(&mut text, &mut number)? {
-                    return Ok(());
-                }
-            }
+            self.event(&text, format!("{} line {number}", input.name)).await?;
+            return self.lines(input, number).await;
         }
         input.reader.read_to_end(&mut text).map_err(|error| input.unreadable(&error))?;
         let array = text.trim_ascii_start().starts_with(b"[");
@@ -225,6 +250,27 @@ impl Sending<'_> {
                 Ok(())
             }
             Err(error) => Err(Stop::File(format!("{} is neither JSON nor NDJSON: {error}", input.name))),
+        }
+    }
+
+    /// The lines that follow the one of that number, each an event.
+    async fn lines(&mut self, input: Input, number: usize) -> Result<(), Stop> {
+        let name = input.name.clone();
+        let mut lines = input.into_lines(number)?;
+        loop {
+            let line = match self.batch.is_empty() {
+                true => lines.recv().await,
+                false => match tokio::time::timeout(SILENCE, lines.recv()).await {
+                    Ok(line) => line,
+                    Err(_) => {
+                        self.flush().await?;
+                        continue;
+                    }
+                },
+            };
+            let Some(line) = line else { return Ok(()) };
+            let (text, number) = line?;
+            self.event(&text, format!("{name} line {number}")).await?;
         }
     }
 

@@ -166,6 +166,7 @@ impl Gate {
         let bearer = bearer_of(&parts.headers).or_else(|| if self.key_in_url { key_of(&parts) } else { None });
         let caller = match &self.access {
             Access::Public => None,
+            Access::AnyToken => Some(self.keeper.recognise(&parts.headers, bearer.as_deref(), peer).await?),
             Access::Scopes(scopes) => {
                 Some(permitted(self.keeper.recognise(&parts.headers, bearer.as_deref(), peer).await?, scopes)?)
             }
@@ -314,7 +315,10 @@ fn finish(response: Response, correlation: &CorrelationId) -> Response {
         }
         // What the framework itself refuses (a path that is not UTF-8, a missing extension) has a plain text body.
         None if response.status().is_client_error() && !is_ours(&response) => {
-            let detail = response.status().canonical_reason().unwrap_or("the request cannot be understood");
+            let detail = match response.status() {
+                StatusCode::BAD_REQUEST => "the address cannot be read: what is percent-encoded in it must be UTF-8",
+                status => status.canonical_reason().unwrap_or("the request cannot be understood"),
+            };
             Problem::new(response.status(), "bad-request", detail).render(&correlation.0)
         }
         None => response,

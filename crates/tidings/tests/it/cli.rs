@@ -137,6 +137,16 @@ fn check_config_names_every_problem_with_its_line() {
     assert!(bad.stderr.contains("`listen`"), "a suggestion: {}", bad.stderr);
     let problems = run(directory.path(), &["check-config", "bad.toml", "--json"]).expect(1);
     assert!(serde_json::from_str::<Value>(&problems.stdout).is_ok(), "{problems:?}");
+    // What a start would read as well.
+    let at = directory.path();
+    write(at, "map.toml", "[notification_center]\nmap_file = \"map.csv\"\n");
+    let absent = run(at, &["check-config", "map.toml"]).expect(1);
+    assert!(absent.stderr.contains("map.toml:2: `notification_center.map_file` cannot be read"), "{absent:?}");
+    write(at, "map.csv", "checkout,payments,u7\nbad#name,web,u5\nbilling,web\n");
+    let wrong = run(at, &["check-config", "map.toml"]).expect(1);
+    assert!(wrong.stderr.contains("line 2") && wrong.stderr.contains("line 3"), "{wrong:?}");
+    write(at, "map.csv", "checkout,payments,u7\n");
+    run(at, &["check-config", "map.toml"]).expect(0);
     let missing = run(directory.path(), &["check-config", "missing.toml"]).expect(1);
     assert!(missing.stderr.contains("missing.toml"), "{missing:?}");
     let serve = run(directory.path(), &["serve", "--config", "bad.toml"]).expect(1);
@@ -371,6 +381,23 @@ async fn send_waits_for_a_server_that_has_no_time_and_sends_nothing_twice() {
     run_with_input(directory.path(), &arguments, r#"{"eventType":"a"}"#).expect(1);
     assert_eq!(busy.asked().len(), 4);
     assert_ne!(busy.asked()[3].headers["idempotency-key"], asked[0].headers["idempotency-key"]);
+}
+
+// Somebody types, or a program writes now and then: nobody waits for the rest of a batch.
+#[test]
+fn send_sends_what_is_there_when_nothing_more_comes() {
+    use std::io::{BufRead, BufReader};
+    let (directory, _server) = served();
+    let mut child = tidings(directory.path(), &["send", "-"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let (mut input, mut output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    for id in ["one", "two"] {
+        writeln!(input, "{{\"eventId\":\"{id}\",\"eventType\":\"a\"}}").unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), id);
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
 }
 
 // `head` closes the pipe: what only shows something ends, without panic or noise.

@@ -97,6 +97,38 @@ fn a_data_directory_that_cannot_be_written_is_refused_with_a_sentence() {
     assert!(ended.sentence().contains("file"), "{ended:?}");
 }
 
+// docs/operations.md: only where there is no token at all is there a new one.
+#[test]
+fn a_start_without_any_token_makes_the_administrators() {
+    let directory = tempdir().unwrap();
+    let at = directory.path();
+    let server = Served::start(at);
+    let made = run(at, &["token", "create", "--scope", "read", "--json"]).expect(0).stdout;
+    let other = serde_json::from_str::<Value>(&made).unwrap()["id"].as_str().unwrap().to_owned();
+    let list = run(at, &["token", "list", "--json"]).expect(0).stdout;
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let first = list["items"].as_array().unwrap().iter().find(|token| token["id"] != other.as_str()).unwrap();
+    let (first, lost) = (first["id"].as_str().unwrap().to_owned(), token(at));
+    let spare = run(at, &["token", "create", "--scope", "admin"]).expect(0).stdout;
+    run(at, &["token", "revoke", &first]).expect(0);
+    server.stop();
+    let server = Served::start(at);
+    assert_eq!(token(at), lost, "there are others");
+    let with_spare = |arguments: &[&str]| {
+        let output = tidings(at, arguments).env("TIDINGS_TOKEN", spare.trim()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    with_spare(&["token", "revoke", &other]);
+    let list: Value = serde_json::from_str(&with_spare(&["token", "list", "--json"])).unwrap();
+    with_spare(&["token", "revoke", list["items"][0]["id"].as_str().unwrap()]);
+    server.stop();
+    let server = Served::start(at);
+    assert_ne!(token(at), lost);
+    run(at, &["token", "list"]).expect(0);
+    server.stop();
+}
+
 // SX-02: what was acknowledged before a stop is there after it.
 #[tokio::test]
 async fn events_tokens_and_cursors_survive_a_restart() {
