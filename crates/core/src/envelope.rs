@@ -147,16 +147,21 @@ impl Draft<'_> {
             self.extensions.push(("payload".to_owned(), payload.get().to_owned()));
         }
         let data = given(self.data.or(self.payload)).map_or("{}", RawValue::get);
+        // By the name that it was sent under.
+        let data_name = if self.data.is_none() && self.payload.is_some() { "payload" } else { "data" };
         if !data.starts_with('{') {
-            errors.push(FieldError::new("data", "must be an object"));
+            errors.push(FieldError::new(data_name, "must be an object"));
         }
         // The rest is kept as it came, and must mean something to whoever reads it later.
         let rest = self.extensions.iter().map(|(name, json)| (name.as_str(), json.as_str()));
-        for (name, json) in std::iter::once(("data", data)).chain(rest) {
+        for (name, json) in std::iter::once((data_name, data)).chain(rest) {
             errors.extend(check_values(json).err().map(|bad| FieldError::new(name, bad.0)));
         }
         if self.extensions.len() > EXTENSIONS {
-            errors.push(FieldError::new("", format!("has more than {EXTENSIONS} fields beyond the envelope's own")));
+            errors.push(FieldError::new(
+                "",
+                format!("the event has more than {EXTENSIONS} fields beyond the envelope's own"),
+            ));
         }
         if !errors.is_empty() {
             return Err(errors);
@@ -241,7 +246,7 @@ fn is_version(text: &str) -> bool {
 /// (S003-58, S001-40).
 pub fn read_time(json: &str) -> Result<Timestamp, String> {
     const BAD: &str =
-        "must be a time as in \"2026-01-31T12:00:00Z\", from 1970 to 9999-12-30, to the nanosecond at most";
+        "must be a time as in \"2026-01-31T12:00:00Z\", from 1970 to 9999-12-30T22:00:00Z, to the nanosecond at most";
     let at = if let Ok(text) = serde_json::from_str::<String>(json) {
         time::read(&text).ok_or_else(|| match text.parse::<Timestamp>() {
             Ok(_) => "must be a time whose offset from UTC is less than a day".to_owned(),
@@ -252,7 +257,8 @@ pub fn read_time(json: &str) -> Result<Timestamp, String> {
         epoch(json, number).ok_or_else(|| BAD.to_owned())?
     };
     let year = at.to_zoned(jiff::tz::TimeZone::UTC).year();
-    if (1970..=9999).contains(&year) { Ok(at) } else { Err("must lie between the years 1970 and 9999".to_owned()) }
+    // No later one can be read.
+    if year >= 1970 { Ok(at) } else { Err("must not be before 1970-01-01T00:00:00Z".to_owned()) }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the magnitude is checked, and fractions below 1 ns do not matter")]

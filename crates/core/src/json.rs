@@ -166,9 +166,11 @@ pub fn text(bytes: &[u8]) -> Result<&str, BadJson> {
     Ok(text)
 }
 
-/// Bytes as text.
+/// Bytes as text, without the byte order mark that some editors put before it.
 pub fn utf8(bytes: &[u8]) -> Result<&str, BadJson> {
-    std::str::from_utf8(bytes).map_err(|e| BadJson(format!("the text is not UTF-8 at byte {}", e.valid_up_to())))
+    let text = std::str::from_utf8(bytes)
+        .map_err(|e| BadJson(format!("the text is not UTF-8 at byte {}", e.valid_up_to())))?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 /// Parses a whole text into `T`, with a sentence about where it failed.

@@ -203,7 +203,14 @@ pub fn file_rules(config: &Config) -> Vec<crate::config::rules::Rule> {
 impl App {
     /// Opens the store, makes what a first start needs, and binds the address.
     pub async fn open(mut config: Config, surroundings: Surroundings) -> Result<Self, StartError> {
-        let listeners = bind(&mut config).await?;
+        let listeners = match bind(&mut config).await {
+            Err(error @ StartError::Listen { .. }) => {
+                // Whoever starts the same server twice needs no other address.
+                engine::require_unused(&config)?;
+                return Err(error);
+            }
+            bound => bound?,
+        };
         let opened = engine::open(&config, &surroundings).await?;
         Box::pin(Self::assemble(config, surroundings, listeners, opened)).await
     }

@@ -105,7 +105,7 @@ impl Services {
             self.incidents.take_over(&new.monitors);
             self.limits.take_over(&new.limits);
             self.alerts.take_over(&new.process_alerts);
-            *current = new;
+            current.take_over(new);
             difference
         };
         self.schedules.load(&schedules, self.clock.now()).await?;

@@ -116,22 +116,34 @@ pub fn lock(dir: &Path) -> Result<Lock, Error> {
     let path = dir.join(LOCK_FILE);
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
     let mut file = open.map_err(|e| cannot("open", &path, e))?;
+    take(&mut file, dir)?;
+    // Only for the sentence of the next one; failing to write it does not matter.
+    let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+    Ok(Lock { _file: file })
+}
+
+/// Refuses a directory that another process has taken. Nothing is left in it, and it is not taken.
+pub fn require_unlocked(dir: &Path) -> Result<(), Error> {
+    match File::open(dir.join(LOCK_FILE)) {
+        Ok(mut file) => take(&mut file, dir),
+        Err(_) => Ok(()),
+    }
+}
+
+fn take(file: &mut File, dir: &Path) -> Result<(), Error> {
     match file.try_lock() {
-        Ok(()) => {}
+        Ok(()) => Ok(()),
         Err(fs::TryLockError::WouldBlock) => {
             let mut holder = String::new();
             let _ = file.read_to_string(&mut holder);
             let holder = if holder.trim().is_empty() { String::new() } else { format!(" (process {})", holder.trim()) };
-            return Err(Error::Open(format!(
+            Err(Error::Open(format!(
                 "another tidings{holder} is using the data directory {}; stop it, or choose another directory with --data",
                 dir.display()
-            )));
+            )))
         }
-        Err(fs::TryLockError::Error(e)) => return Err(cannot("lock", &path, e)),
+        Err(fs::TryLockError::Error(e)) => Err(cannot("lock", &dir.join(LOCK_FILE), e)),
     }
-    // Only for the sentence above; failing to write it does not matter.
-    let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-    Ok(Lock { _file: file })
 }
 
 /// Refuses a directory that a restore did not finish: what is there is not whole, and nothing at all looks like new.

@@ -41,6 +41,7 @@ use tidings_core::time::Clock;
 use tokio::sync::{mpsc, oneshot};
 
 pub use backup::{BackupSummary, restore};
+pub use layout::require_unlocked;
 pub use sweep::Archive;
 
 use crate::codec;

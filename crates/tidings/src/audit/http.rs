@@ -13,7 +13,7 @@ use super::{Audit, Entry, Filter};
 use crate::app::Services;
 use crate::business::event::check_guid;
 use crate::events::http::name_param;
-use crate::http::{End, Json, Param, Params, Problem, Route, correlation_param, paging};
+use crate::http::{CORRELATION_ALIAS, End, Json, Param, Params, Problem, Route, correlation_param, paging};
 use crate::tokens::{Caller, Scope};
 
 /// Entries looked at for one page at the most, so that a filter that fits nothing still answers soon.
@@ -30,6 +30,7 @@ pub fn routes() -> Vec<Route> {
                 Param("entity", "The kind of thing it was done to"),
                 Param("entityId", "Which one"),
                 Param("correlationId", "Of the request that did it"),
+                CORRELATION_ALIAS,
                 Param("from", "Not before this date or time"),
                 Param("to", "Not after this date or time"),
                 Param("format", "json (default) or csv"),
@@ -51,6 +52,7 @@ pub fn routes() -> Vec<Route> {
             Param("entity", "The kind of thing it was done to"),
             Param("entityId", "Which one"),
             Param("correlationId", "Of the request that did it"),
+            CORRELATION_ALIAS,
             Param("from", "Not before this date or time"),
             Param("to", "Not after this date or time"),
             Param("format", "csv (default) or jsonl"),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use futures_util::StreamExt;
 use reqwest::Method;
+use tidings_store::Error;
 
 use super::client::Target;
 use super::file::Draft;
@@ -30,6 +31,9 @@ pub struct RestoreArguments {
     /// The directory to fill; it must be empty or absent, or hold a restore that was broken off
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub async fn backup(arguments: BackupArguments) -> Result<Done, Failure> {
@@ -66,8 +70,18 @@ pub fn restore(arguments: &RestoreArguments) -> Result<Done, Failure> {
     let file = File::open(path).map_err(|error| Failure(format!("cannot open {}: {error}", path.display())))?;
     let bar = output::progress(file.metadata().ok().map(|metadata| metadata.len()), "bytes");
     let mut reader = bar.wrap_read(BufReader::new(file));
-    let summary = tidings_store::embedded::restore(&mut reader, &arguments.data)?;
+    let restored = tidings_store::embedded::restore(&mut reader, &arguments.data);
+    let summary = restored.map_err(|error| match error {
+        // About the file, and not the store that it was to become.
+        Error::Corrupt(why) => Failure(format!("{} cannot be restored: {why}", path.display())),
+        error => error.into(),
+    })?;
     bar.finish_and_clear();
-    output::line(&format!("{} entries restored into {}", summary.entries, arguments.data.display()));
+    let (entries, data) = (summary.entries, &arguments.data);
+    output::line(&if arguments.json {
+        serde_json::json!({ "data": data, "entries": entries }).to_string()
+    } else {
+        format!("{entries} entries restored into {}", data.display())
+    });
     Ok(Done::All)
 }

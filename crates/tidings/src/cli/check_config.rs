@@ -1,11 +1,14 @@
 //! `tidings check-config`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::{Done, Failure, output};
-use crate::config::{self, Config};
+use crate::config::{self, Config, Problem, Problems};
+use crate::inbox::import::BadLine;
+
+const MAP_FILE: &str = "notification_center.map_file";
 
 /// Check a configuration file: every problem with its line
 #[derive(Args)]
@@ -17,8 +20,19 @@ pub struct Arguments {
     json: bool,
 }
 
+/// Reads the file, and what it leads to and a start would read as well.
+fn load(file: &Path) -> Result<Config, Problems> {
+    let config = Config::load(Some(file), config::process_environment())?;
+    let Err(bad) = crate::inbox::sync::wanted(&config) else { return Ok(config) };
+    let problem = |bad: &BadLine| {
+        let line = if bad.line == 0 { String::new() } else { format!(", line {}", bad.line) };
+        Problem::beyond(MAP_FILE, format!("`{MAP_FILE}`{line}: {}", bad.message))
+    };
+    Err(Problems::new(&file.display().to_string(), bad.iter().map(problem).collect()))
+}
+
 pub fn run(arguments: &Arguments) -> Result<Done, Failure> {
-    match Config::load(Some(&arguments.file), config::process_environment()) {
+    match load(&arguments.file) {
         Ok(_) => {
             let file = arguments.file.display();
             output::line(&if arguments.json {

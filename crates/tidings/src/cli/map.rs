@@ -73,7 +73,7 @@ async fn import(client: &Client, path: &str, json: bool) -> Result<Done, Failure
     let answer = client.expect(request).await;
     bar.finish_and_clear();
     let bytes = answer?.bytes().await?;
-    let summary: Summary = serde_json::from_slice(&bytes)?;
+    let summary: Summary = client.read(&bytes)?;
     for bad in &summary.errors {
         output::error(&format!("line {}: {}", bad.line, bad.message));
     }

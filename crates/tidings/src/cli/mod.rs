@@ -21,6 +21,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::demo::place::Scratch;
+
 /// Turns events into the right notice to the right person, and can prove what became of every event.
 #[derive(Parser)]
 #[command(
@@ -93,10 +95,13 @@ pub fn main() -> ExitCode {
     // reqwest takes the process's provider; there is one TLS stack in the program.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let mut scratch = None;
     let outcome = match runtime {
-        Ok(runtime) => runtime.block_on(run(arguments.command)),
+        // The runtime ends here, and with it every task that still has the store.
+        Ok(runtime) => runtime.block_on(run(arguments.command, &mut scratch)),
         Err(error) => Err(error.into()),
     };
+    drop(scratch);
     match outcome {
         Ok(Done::All) => match output::lost() {
             Some(sentence) => {
@@ -114,9 +119,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-async fn run(command: Command) -> Result<Done, Failure> {
+async fn run(command: Command, scratch: &mut Option<Scratch>) -> Result<Done, Failure> {
     match command {
-        Command::Serve(arguments) => serve::run(*arguments).await,
+        Command::Serve(arguments) => serve::run(*arguments, scratch).await,
         Command::CheckConfig(arguments) => check_config::run(&arguments),
         Command::Token(arguments) => token::run(arguments).await,
         Command::Send(arguments) => send::run(arguments).await,

@@ -116,12 +116,11 @@ fn count(value: &Value, name: &str) -> u64 {
 
 async fn post(client: &Client, path: &str, body: &Value) -> Result<Value, Failure> {
     let request = client.request(Method::POST, path).header("content-type", "application/json");
-    Ok(serde_json::from_slice(&client.expect(request.body(body.to_string())).await?.bytes().await?)?)
+    client.json(request.body(body.to_string())).await
 }
 
 async fn get(client: &Client, path: &str) -> Result<Value, Failure> {
-    let answer = client.expect(client.request(Method::GET, path)).await?;
-    Ok(serde_json::from_slice(&answer.bytes().await?)?)
+    client.json(client.request(Method::GET, path)).await
 }
 
 async fn list(client: &Client, json: bool) -> Result<Done, Failure> {

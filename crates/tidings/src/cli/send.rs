@@ -2,26 +2,41 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
+use std::time::Duration;
 
+use bytes::Bytes;
 use clap::Args;
 use indicatif::ProgressBar;
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, Response, StatusCode, header};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
+use tidings_core::ids::IdSource;
+use tidings_core::time::Clock;
+use tokio::sync::mpsc;
 
 use super::client::{Client, Target};
 use super::{Done, Failure, output};
+use crate::clock::{SystemClock, SystemIds};
+use crate::http::IDEMPOTENCY_KEY;
 
 /// Events, and bytes, in one request, unless the server wants less.
 const BATCH_EVENTS: usize = 500;
 const BATCH_BYTES: usize = 512 * 1024;
+/// How often one request is made again that the server has no time for, and the longest that is waited each time.
+const WAITS: usize = 10;
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// What is there is sent when nothing more came for so long.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Lines that are read ahead.
+const LINES: usize = 1024;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Send events: JSON, a JSON array, or NDJSON
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tidings send event.json\n  cat events.ndjson | tidings send -\n\n\
-    Prints the id of each event that was accepted; exit 1 if any was refused.")]
+    Prints the id of each event that was accepted; exit 1 if any was refused. Where the server has no time (429, 503) it\n\
+    waits as long as it is told, ten times at most.")]
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
@@ -62,8 +77,11 @@ struct Mistake {
 /// Where events come from.
 struct Input {
     name: String,
-    reader: Box<dyn BufRead>,
+    reader: Box<dyn BufRead + Send>,
 }
+
+/// A line and its number.
+type Line = (Vec<u8>, usize);
 
 /// One event to send, and where it stands: "events.ndjson line 7".
 struct Event {
@@ -145,6 +163,28 @@ impl Input {
         }
     }
 
+    /// The lines after the one of that number, each with its own, read on a thread of their own: what is there can be sent
+    /// while nothing more comes.
+    fn into_lines(mut self, mut number: usize) -> Result<mpsc::Receiver<Result<Line, Stop>>, Stop> {
+        let (sender, lines) = mpsc::channel(LINES);
+        let read = move || {
+            loop {
+                let mut text = Vec::new();
+                let line = match self.line(&mut text, &mut number) {
+                    Ok(true) => Ok((text, number)),
+                    Ok(false) => return,
+                    Err(stop) => Err(stop),
+                };
+                let is_last = line.is_err();
+                if sender.blocking_send(line).is_err() || is_last {
+                    return;
+                }
+            }
+        };
+        let started = std::thread::Builder::new().name("lines".to_owned()).spawn(read);
+        started.map(|_| lines).map_err(|error| Stop::Server(error.into()))
+    }
+
     fn unreadable(&self, error: &std::io::Error) -> Stop {
         Stop::File(format!("cannot read {}: {error}", self.name))
     }
@@ -182,13 +222,8 @@ impl Sending<'_> {
         }
         // A first line that is a whole object means NDJSON; anything else is read to its end as one value.
         if is_object(&text) {
-            loop {
-                self.event(&text, format!("{} line {number}", input.name)).await?;
-                text.clear();
-                if !input.line(&mut text, &mut number)? {
-                    return Ok(());
-                }
-            }
+            self.event(&text, format!("{} line {number}", input.name)).await?;
+            return self.lines(input, number).await;
         }
         input.reader.read_to_end(&mut text).map_err(|error| input.unreadable(&error))?;
         let array = text.trim_ascii_start().starts_with(b"[");
@@ -215,6 +250,27 @@ impl Sending<'_> {
                 Ok(())
             }
             Err(error) => Err(Stop::File(format!("{} is neither JSON nor NDJSON: {error}", input.name))),
+        }
+    }
+
+    /// The lines that follow the one of that number, each an event.
+    async fn lines(&mut self, input: Input, number: usize) -> Result<(), Stop> {
+        let name = input.name.clone();
+        let mut lines = input.into_lines(number)?;
+        loop {
+            let line = match self.batch.is_empty() {
+                true => lines.recv().await,
+                false => match tokio::time::timeout(SILENCE, lines.recv()).await {
+                    Ok(line) => line,
+                    Err(_) => {
+                        self.flush().await?;
+                        continue;
+                    }
+                },
+            };
+            let Some(line) = line else { return Ok(()) };
+            let (text, number) = line?;
+            self.event(&text, format!("{name} line {number}")).await?;
         }
     }
 
@@ -251,10 +307,7 @@ impl Sending<'_> {
 
     /// Sends some events in one request.
     async fn request(&mut self, events: &[Event]) -> Result<Taken, Stop> {
-        let body = events.iter().map(|event| event.text.as_slice()).collect::<Vec<_>>().join(&b'\n');
-        let request =
-            self.client.request(Method::POST, "/events").header("content-type", "application/x-ndjson").body(body);
-        let response = self.client.send(request).await.map_err(Stop::Server)?;
+        let response = self.ask(events).await.map_err(Stop::Server)?;
         if response.status() == StatusCode::PAYLOAD_TOO_LARGE && events.len() > 1 {
             return Ok(Taken::Halve);
         }
@@ -262,7 +315,7 @@ impl Sending<'_> {
         match response.status() {
             StatusCode::ACCEPTED => {
                 let bytes = response.bytes().await.map_err(|error| Stop::Server(error.into()))?;
-                let answer: Answer = serde_json::from_slice(&bytes).map_err(|error| Stop::Server(error.into()))?;
+                let answer: Answer = self.client.read(&bytes).map_err(Stop::Server)?;
                 for (event, receipt) in events.iter().zip(&answer.events) {
                     self.report(event, receipt);
                 }
@@ -276,6 +329,26 @@ impl Sending<'_> {
                 Ok(Taken::Decided)
             }
             _ => Err(Stop::Server(super::client::problem(response).await)),
+        }
+    }
+
+    /// Makes a request, again where the server has no time for it.
+    async fn ask(&self, events: &[Event]) -> Result<Response, Failure> {
+        let body = Bytes::from(events.iter().map(|event| event.text.as_slice()).collect::<Vec<_>>().join(&b'\n'));
+        // Some may have been taken before there was no time for the rest: with a key, none becomes two.
+        let ids = SystemIds::default();
+        let key = ids.uuid(SystemClock::default().now()).to_string();
+        let mut waits = 0;
+        loop {
+            let request = self.client.request(Method::POST, "/events").header("content-type", "application/x-ndjson");
+            let response = self.client.send(request.header(IDEMPOTENCY_KEY, &key).body(body.clone())).await?;
+            let is_busy = matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+            // Without a word about when, it is not a matter of time.
+            let Some(wait) = retry_after(&response).filter(|_| is_busy && waits < WAITS) else { return Ok(response) };
+            waits += 1;
+            let (seconds, status) = (wait.as_secs(), response.status().as_u16());
+            self.bar.suspend(|| output::note(&format!("the server has no time ({status}); waiting {seconds} s")));
+            tokio::time::sleep(wait).await;
         }
     }
 
@@ -334,6 +407,12 @@ impl Mistake {
         };
         format!("{field} {}", self.message).trim_start().to_owned()
     }
+}
+
+/// How long the server asks to be left alone.
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
 }
 
 fn sentence(mistakes: impl Iterator<Item = String>) -> String {

@@ -1,7 +1,8 @@
 //! `tidings serve`.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -11,25 +12,29 @@ use tracing_subscriber::EnvFilter;
 use super::{Done, Failure, output};
 use crate::app::{App, Surroundings};
 use crate::clock::{SystemClock, SystemIds};
-use crate::config::{self, Config, log::Format};
+use crate::config::{self, Config, Problems, log::Format};
 use crate::demo::Demo;
+use crate::demo::place::{self, Scratch};
 
 /// Run the whole system in one process
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tidings serve\n  tidings serve --config tidings.toml\n  tidings serve --demo\n\n\
     Without any file or flag: data in ./tidings-data, listening on 127.0.0.1:8787. On the first start it writes\n\
-    tidings-data/admin.token, which opens everything.")]
+    tidings-data/admin.token, which opens everything.\n\n\
+    --demo plays in a temporary directory, which it removes when it ends; with --data in that one, which must be empty\n\
+    or an earlier demo's, and stays. It does not read ./tidings.toml, and takes no more than addresses, log and limits\n\
+    from a file that --config names: it mails nobody, asks no source and works on no shared store.")]
 pub struct Arguments {
-    /// The configuration file; without it, ./tidings.toml if there is one
+    /// The configuration file; without it, ./tidings.toml if there is one (and no --demo)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The data directory
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// The address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = config::parse_address)]
     listen: Option<SocketAddr>,
-    /// Use a temporary data directory and play a stream of sample events
+    /// Play a stream of sample events, in a temporary data directory unless --data names one
     #[arg(long)]
     demo: bool,
     /// For `tidings bench`: also serve POST /limit, which appends to this file
@@ -43,18 +48,37 @@ pub struct Arguments {
     sheet_bytes: Option<usize>,
 }
 
-pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
-    let mut config = load(arguments.config.as_deref())?;
-    if let Some(listen) = arguments.listen {
-        config.set_listen(listen);
+/// How a start reads its configuration. A reload reads it the same way.
+struct Reading {
+    file: Option<PathBuf>,
+    listen: Option<SocketAddr>,
+    data_dir: Option<PathBuf>,
+    demo: bool,
+}
+
+impl Reading {
+    fn read(&self) -> Result<Config, Problems> {
+        // A file that happens to be there is that of the real thing.
+        let mut config = if self.demo { read(self.file.as_deref())? } else { read_usual(self.file.as_deref())? };
+        if let Some(listen) = self.listen {
+            config.set_listen(listen);
+        }
+        if let Some(data_dir) = &self.data_dir {
+            config.data_dir.clone_from(data_dir);
+        }
+        Ok(if self.demo { crate::demo::configure(config) } else { config })
     }
-    if let Some(data) = arguments.data {
-        config.data_dir = data;
-    } else if arguments.demo {
-        config.data_dir = std::env::temp_dir().join(format!("tidings-demo-{}", std::process::id()));
-    }
-    if arguments.demo {
-        crate::demo::configure(&mut config);
+}
+
+/// Serves until told to stop. The demo's own directory is left in `scratch`, for whoever ends all that works in it.
+pub async fn run(arguments: Arguments, scratch: &mut Option<Scratch>) -> Result<Done, Failure> {
+    let Arguments { config: file, data: data_dir, listen, demo, .. } = arguments;
+    let mut reading = Reading { file, listen, data_dir, demo };
+    let mut config = reading.read().map_err(|problems| Failure(problems.to_string()))?;
+    if demo {
+        // Not before: what is wrong with the configuration leaves no directory behind.
+        config.data_dir = demo_directory(reading.data_dir.take(), scratch)?;
+        reading.data_dir = Some(config.data_dir.clone());
     }
     start_logging(&config);
     if arguments.unsafe_acknowledge_before_fsync {
@@ -70,51 +94,45 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
         acknowledge_before_fsync: arguments.unsafe_acknowledge_before_fsync,
         sheet_bytes: arguments.sheet_bytes,
         limit_file: arguments.limit_file,
-        reload: Some(reload_source(arguments.config, arguments.listen, config.data_dir.clone(), arguments.demo)),
+        reload: Some(Arc::new(move || reading.read())),
         // The demo brings its own.
-        sample: !arguments.demo,
+        sample: !demo,
     };
     let data_dir = config.data_dir.clone();
-    let demo = if arguments.demo { Some(Demo::prepare().await?) } else { None };
+    let player = if demo { Some(Demo::prepare().await?) } else { None };
     let app = Box::pin(App::open(config, surroundings)).await?;
-    greet(&app, &data_dir, arguments.demo);
-    if let Some(demo) = demo {
-        demo.play(&app.services).await.map_err(Failure)?;
+    greet(&app, &data_dir, demo);
+    if let Some(player) = player {
+        player.play(&app.services).await.map_err(Failure)?;
     }
     reload_on_hangup(app.services.clone())?;
     app.run(stop).await?;
-    if arguments.demo {
-        let _ = std::fs::remove_dir_all(&data_dir);
-    }
     Ok(Done::All)
 }
 
-pub(super) fn load(path: Option<&std::path::Path>) -> Result<Config, Failure> {
-    let usual = PathBuf::from(config::FILE_NAME);
-    let path = path.or_else(|| usual.exists().then_some(usual.as_path()));
-    Config::load(path, config::process_environment()).map_err(|problems| Failure(problems.to_string()))
+/// Where the demo has its data: where it was told, else in a directory that goes with it.
+fn demo_directory(given: Option<PathBuf>, scratch: &mut Option<Scratch>) -> Result<PathBuf, Failure> {
+    if let Some(given) = given {
+        place::take(&given).map_err(Failure)?;
+        return Ok(given);
+    }
+    let made = Scratch::make().map_err(|error| Failure(format!("cannot make a temporary directory: {error}")))?;
+    Ok(scratch.insert(made).path().to_owned())
 }
 
-/// Reads the configuration as this start did: the same file, and what the command line said on top of it.
-fn reload_source(
-    path: Option<PathBuf>,
-    listen: Option<SocketAddr>,
-    data_dir: PathBuf,
-    demo: bool,
-) -> crate::reload::Source {
-    Arc::new(move || {
-        let usual = PathBuf::from(config::FILE_NAME);
-        let path = path.as_deref().or_else(|| usual.exists().then_some(usual.as_path()));
-        let mut config = Config::load(path, config::process_environment())?;
-        if let Some(listen) = listen {
-            config.set_listen(listen);
-        }
-        config.data_dir.clone_from(&data_dir);
-        if demo {
-            crate::demo::configure(&mut config);
-        }
-        Ok(config)
-    })
+/// The configuration from a file, or without one; the variables on top.
+fn read(file: Option<&Path>) -> Result<Config, Problems> {
+    Config::load(file, config::process_environment())
+}
+
+/// The same, with the file that has the usual name if none is given.
+fn read_usual(file: Option<&Path>) -> Result<Config, Problems> {
+    let usual = Path::new(config::FILE_NAME);
+    read(file.or_else(|| usual.exists().then_some(usual)))
+}
+
+pub(super) fn load(file: Option<&Path>) -> Result<Config, Failure> {
+    read_usual(file).map_err(|problems| Failure(problems.to_string()))
 }
 
 /// SIGHUP reads the configuration again.
@@ -132,7 +150,7 @@ fn reload_on_hangup(services: crate::app::Services) -> std::io::Result<()> {
     Ok(())
 }
 
-fn greet(app: &App, data_dir: &std::path::Path, demo: bool) {
+fn greet(app: &App, data_dir: &Path, demo: bool) {
     output::note(&format!("tidings {} is listening on {}", env!("CARGO_PKG_VERSION"), app.url));
     if let Some(push_url) = &app.push_url {
         output::note(&format!("push server (ntfy's protocol): {push_url}"));
@@ -168,7 +186,8 @@ fn start_logging(config: &Config) {
     // A second call in one process (tests) keeps the first.
     let _ = match config.log.format {
         Format::Json => builder.json().flatten_event(true).try_init(),
-        Format::Text => builder.with_target(false).try_init(),
+        // Colours are for eyes: in a file they are rubbish.
+        Format::Text => builder.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init(),
     };
 }
 

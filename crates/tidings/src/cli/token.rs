@@ -53,8 +53,7 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
             let expires_at = expires.map(expiry).transpose()?;
             let body = json!({ "scopes": scope, "expires_at": expires_at, "name": name });
             let request = client.request(Method::POST, "/tokens").header("content-type", "application/json");
-            let answer: Value =
-                serde_json::from_slice(&client.expect(request.body(body.to_string())).await?.bytes().await?)?;
+            let answer: Value = client.json(request.body(body.to_string())).await?;
             let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
             output::line(&if json {
                 json!({ "id": text("id"), "token": text("token") }).to_string()
@@ -66,12 +65,11 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
             }
         }
         Command::List => {
-            let answer = client.expect(client.request(Method::GET, "/tokens")).await?.text().await?;
+            let answer: Value = client.json(client.request(Method::GET, "/tokens")).await?;
             if json {
-                output::row(&answer);
+                output::row(&answer.to_string());
                 return Ok(Done::All);
             }
-            let answer: Value = serde_json::from_str(&answer)?;
             for token in answer.get("items").and_then(Value::as_array).into_iter().flatten() {
                 let text = |name: &str| token.get(name).and_then(Value::as_str).unwrap_or("-");
                 let scopes: Vec<_> = token
@@ -92,7 +90,11 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
         }
         Command::Revoke { id } => {
             client.expect(client.request(Method::DELETE, &format!("/tokens/{id}"))).await?;
-            output::note(&format!("token {id} is revoked"));
+            if json {
+                output::line(&json!({ "id": id, "revoked": true }).to_string());
+            } else {
+                output::note(&format!("token {id} is revoked"));
+            }
         }
     }
     Ok(Done::All)

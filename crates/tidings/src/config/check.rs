@@ -47,6 +47,19 @@ impl<'a> Check<'a> {
         self.problems.len()
     }
 
+    /// Whether something was said, since there were `before` problems, of the key at a path, of what it is in, or of what is
+    /// in it.
+    pub(super) fn said_of(&mut self, path: &str, before: usize) -> bool {
+        if !path.is_empty() {
+            return self.further_in(path, |check, rest| check.said_of(rest, before));
+        }
+        let is_in = |inner: &str, outer: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let later = self.problems.get(before..).unwrap_or_default();
+        later.iter().any(|problem| is_in(&problem.key, self.at()) || is_in(self.at(), &problem.key))
+    }
+
     /// The same check, one key further in.
     pub(super) fn key(&mut self, key: &str) -> Check<'_> {
         let entry = match &self.here.value {
@@ -85,12 +98,17 @@ impl<'a> Check<'a> {
         if path.is_empty() {
             return self.problem(predicate);
         }
+        self.further_in(path, |check, rest| check.problem_at(rest, predicate));
+    }
+
+    /// Does something at the first step of a path, with the rest of it.
+    fn further_in<T>(&mut self, path: &str, act: impl FnOnce(&mut Check<'_>, &str) -> T) -> T {
         let (step, rest) = path.split_once('.').unwrap_or((path, ""));
         let (key, index) = step.split_once('[').unwrap_or((step, ""));
         let mut child = self.key(key);
         match index.trim_end_matches(']').parse() {
-            Ok(index) => child.item(index).problem_at(rest, predicate),
-            Err(_) => child.problem_at(rest, predicate),
+            Ok(index) => act(&mut child.item(index), rest),
+            Err(_) => act(&mut child, rest),
         }
     }
 

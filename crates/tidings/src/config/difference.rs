@@ -6,12 +6,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Config;
+use super::process_alerts::ProcessAlerts;
 use super::tree::join;
 
 /// Keys that `reload` takes over; everything else is read once, at the start.
-const AT_RUN_TIME: [&str; 18] = [
+pub(super) const AT_RUN_TIME: [&str; 19] = [
     "rules",
     "schedules",
+    "monitors",
     "process_alerts.recipients",
     "process_alerts.authorized_accounts",
     "process_alerts.keep_from_arrival",
@@ -49,6 +51,27 @@ pub(super) fn difference(old: &Config, new: &Config) -> Difference {
     keys.extend(secret_keys.map(|key| key.split('[').next().unwrap_or(key).to_owned()));
     let (needs_restart, changed) = keys.into_iter().partition(|key| needs_restart(key));
     Difference { changed, needs_restart }
+}
+
+/// Puts into `current`, the configuration in force, what `new` changes at once; the rest stays as it is in force.
+pub(super) fn take_over(current: &mut Config, new: Config) {
+    current.rules = new.rules;
+    current.schedules = new.schedules;
+    current.monitors = new.monitors;
+    let alerts = &mut current.process_alerts;
+    *alerts = ProcessAlerts {
+        ssm_parameter: alerts.ssm_parameter.take(),
+        region: alerts.region.take(),
+        endpoint: alerts.endpoint.take(),
+        refresh_seconds: alerts.refresh_seconds,
+        ..new.process_alerts
+    };
+    current.notification_center.map_file = new.notification_center.map_file;
+    let (limits, new) = (&mut current.limits, new.limits);
+    limits.body_bytes = new.body_bytes;
+    limits.event_bytes = new.event_bytes;
+    limits.batch_events = new.batch_events;
+    limits.request_timeout_seconds = new.request_timeout_seconds;
 }
 
 fn needs_restart(key: &str) -> bool {

@@ -53,7 +53,12 @@ pub(super) fn required<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Soc
     parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-fn parse(text: &str) -> Result<SocketAddr, String> {
+/// An address that somebody wrote, in the file or on the command line.
+///
+/// # Errors
+///
+/// The rest of a sentence that begins with where it stands.
+pub fn parse(text: &str) -> Result<SocketAddr, String> {
     // `localhost` is the one name that needs no resolver.
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     numeric.as_deref().unwrap_or(text).parse().map_err(|_| {

@@ -52,7 +52,7 @@ use serde::{Deserialize, Serialize};
 pub use difference::Difference;
 pub use environment::process_environment;
 pub use json::JsonObject;
-pub use listen::Listen;
+pub use listen::{Listen, parse as parse_address};
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
 
@@ -227,6 +227,11 @@ impl Config {
     #[must_use]
     pub fn reloadable_difference(&self, new: &Config) -> Difference {
         difference::difference(self, new)
+    }
+
+    /// Takes over from `new` what a reload changes at once. What has to wait for a restart is still a difference then.
+    pub fn take_over(&mut self, new: Config) {
+        difference::take_over(self, new);
     }
 
     /// Links should work when only `listen` was changed.

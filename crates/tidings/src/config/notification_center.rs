@@ -19,8 +19,12 @@ impl NotificationCenter {
     pub(super) fn check(&self, check: &mut Check<'_>) {
         let known =
             |file: &PathBuf| ["csv", "toml"].iter().any(|kind| file.extension().is_some_and(|end| end == *kind));
-        if self.map_file.as_ref().is_some_and(|file| !known(file)) {
-            check.key("map_file").problem("must be a file whose name ends in .csv or .toml");
+        if let Some(file) = &self.map_file {
+            if !known(file) {
+                check.key("map_file").problem("must be a file whose name ends in .csv or .toml");
+            } else if let Err(error) = std::fs::File::open(file) {
+                check.key("map_file").problem(format_args!("cannot be read: {error}"));
+            }
         }
         if let Some(link) = &self.link {
             match crate::rules::template::Template::parse(link) {

@@ -43,6 +43,12 @@ impl Problem {
         };
         Self { line, column, variable, key: key.into(), message: message.into(), suggestion: None }
     }
+
+    /// One that is not in the configuration itself, but in what a key of it leads to.
+    #[must_use]
+    pub fn beyond(key: &str, message: String) -> Self {
+        Self::new(None, key, message)
+    }
 }
 
 /// A value in a sentence: in quotes, and cut where it would bury the sentence.
@@ -63,7 +69,8 @@ pub struct Problems {
 }
 
 impl Problems {
-    pub(super) fn new(file: &str, mut problems: Vec<Problem>) -> Self {
+    #[must_use]
+    pub fn new(file: &str, mut problems: Vec<Problem>) -> Self {
         problems.sort_by(|a, b| {
             // Problems without a line belong to the environment and come last.
             let place = |problem: &Problem| (problem.line.unwrap_or(usize::MAX), problem.column.unwrap_or(usize::MAX));

@@ -136,19 +136,17 @@ impl Rule {
     pub(super) fn check(&self, check: &mut Check<'_>) {
         let before = check.count();
         if self.pattern.is_empty() {
-            check.key("pattern").problem("is missing; it says which events the rule is for");
+            let mut pattern = check.key("pattern");
+            let what = if pattern.is_written() { "is empty" } else { "is missing" };
+            pattern.problem(format_args!("{what}; it says which events the rule is for"));
         }
-        let pattern_said = check.count() > before;
         if self.targets.is_empty() && !self.exclude {
             check.key("targets").problem("must have at least one target; it says where the notice goes");
         }
         check_targets(&self.targets, &mut check.key("targets"));
-        let targets_said = check.count() > before + usize::from(pattern_said);
         for error in crate::rules::check(&self.name, &self.to_json()) {
             // What has no shape yet cannot be compiled; saying so twice would be noise.
-            let said = pattern_said && error.field.starts_with("pattern")
-                || targets_said && error.field.starts_with("targets");
-            if !said {
+            if error.field.is_empty() || !check.said_of(&error.field, before) {
                 check.problem_at(&error.field, &error.message);
             }
         }

@@ -1,11 +1,12 @@
 //! `serve --demo`: a small company at work, so that there is something to see on every page within seconds.
 //!
-//! `company` sets up its rules, people and schedules; `story` tells its day, event by event; `office` does its originwork;
-//! `receiver` is the other side of its webhooks, which fails now and then.
+//! `company` sets up its rules, people and schedules; `story` tells its day, event by event; `office` does its work;
+//! `receiver` is the other side of its webhooks, which fails now and then; `place` is where its data is.
 
 mod bus;
 mod company;
 mod office;
+pub mod place;
 mod receiver;
 mod story;
 
@@ -25,6 +26,7 @@ use crate::alerts::shapes::Found;
 use crate::app::Services;
 use crate::config::Config;
 use crate::config::bus::Queue;
+use crate::config::limits::Limits;
 use crate::config::monitors::{Metric, Monitor, Severity};
 use crate::config::rules::{Channel, Target};
 use crate::config::schedules::Schedule;
@@ -56,44 +58,58 @@ pub struct Demo {
     address: SocketAddr,
 }
 
-/// What the demo has in its configuration beside what is there: webhooks may reach the receiver, the architects hear of
-/// process changes, and the seed's daily hello.
-pub fn configure(config: &mut Config) {
-    config.outbound.allow.push("127.0.0.1".to_owned());
-    config.process_alerts.recipients.push(company::ARCHITECTS.to_owned());
+/// The demo's configuration. Of what was given it keeps where it listens and what it says, takes and needs; all that could
+/// reach somebody is its own, so that it neither mails anybody nor works on anything that is real: its store is embedded,
+/// mails become files, pushes go to the built-in server, and no source is asked.
+#[must_use]
+pub fn configure(given: Config) -> Config {
+    let queue = Queue { name: bus::QUEUE.to_owned(), ..Queue::default() };
+    let mut config = Config {
+        listen: given.listen,
+        data_dir: given.data_dir,
+        public_url: given.public_url,
+        push: given.push,
+        log: given.log,
+        // Of these, only whose events are taken could stand in its way.
+        limits: Limits { event_sources: Vec::new(), ..given.limits },
+        queues: vec![queue],
+        monitors: vec![monitor()],
+        schedules: vec![daily_hello()],
+        ..Config::default()
+    };
+    (config.store.cache_mb, config.store.reserve_mb) = (given.store.cache_mb, given.store.reserve_mb);
+    // Its own receiver.
+    config.outbound.allow = vec!["127.0.0.1".to_owned()];
+    config.process_alerts.recipients = vec![company::ARCHITECTS.to_owned()];
     config.process_alerts.authorized_accounts = Some(vec![company::PIPELINE.to_owned()]);
-    if !config.queues.iter().any(|queue| queue.name == bus::QUEUE) {
-        config.queues.push(Queue { name: bus::QUEUE.to_owned(), ..Queue::default() });
-    }
     // What takes three days elsewhere: so that somebody sees it happen.
     config.transfers.expire_seconds = TRANSFERS_EXPIRE_SECONDS;
-    if !config.monitors.iter().any(|monitor| monitor.name == MONITOR) {
-        config.monitors.push(Monitor {
-            name: MONITOR.to_owned(),
-            metric: Some(Metric::DeadLetters),
-            entity: Some(bus::QUEUE.to_owned()),
-            for_seconds: 5,
-            severity: Severity::Warning,
-            targets: vec![Target {
-                channel: Some(Channel::Inbox),
-                users: vec!["bruno".to_owned()],
-                ..Target::default()
-            }],
-            ..Monitor::default()
-        });
+    config
+}
+
+fn monitor() -> Monitor {
+    let target = Target { channel: Some(Channel::Inbox), users: vec!["bruno".to_owned()], ..Target::default() };
+    Monitor {
+        name: MONITOR.to_owned(),
+        metric: Some(Metric::DeadLetters),
+        entity: Some(bus::QUEUE.to_owned()),
+        for_seconds: 5,
+        severity: Severity::Warning,
+        targets: vec![target],
+        ..Monitor::default()
     }
-    let name = "daily-hello";
-    if config.schedules.iter().any(|schedule| schedule.name == name) {
-        return;
-    }
+}
+
+/// The seed's.
+fn daily_hello() -> Schedule {
     let payload = json!({ "text": "hello world", "priority": "default", "tags": ["scheduled", "daily"] });
-    config.schedules.push(Schedule {
-        name: name.to_owned(),
+    Schedule {
+        name: "daily-hello".to_owned(),
         cron: Some("0 9 * * *".to_owned()),
         message_type: "scheduled_hello".to_owned(),
         payload: serde_json::from_value(payload).unwrap_or_default(),
         ..Schedule::default()
-    });
+    }
 }
 
 impl Demo {
@@ -200,4 +216,60 @@ async fn send(services: &Services, event: &Value, correlation: &str) -> Result<(
         event.map_or_else(|errors| Draft::Bad(Bad { errors, ..Bad::default() }), Draft::Good)
     };
     services.ingest.accept(vec![draft]).await.map(drop).map_err(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::store::Engine;
+
+    // Whoever names the file of a real installation finds nobody told and nothing touched.
+    #[test]
+    fn of_a_real_configuration_nothing_is_left_that_reaches_anybody() {
+        let text = r#"listen = "127.0.0.1:1"
+public_url = "https://tidings.example.com"
+[store]
+engine = "dynamodb"
+region = "us-east-1"
+table_prefix = "prod-"
+cache_mb = 64
+[email]
+transport = "smtp"
+smtp_url = "smtp://mail.example.com"
+[ntfy]
+server = "https://ntfy.example.com"
+[outbound]
+allow = ["10.0.0.0/8"]
+[process_alerts]
+recipients = ["everybody@example.com"]
+ssm_parameter = "/accounts"
+[limits]
+event_sources = ["shop"]
+body_bytes = 4096
+[[rules]]
+name = "loud"
+pattern = { eventType = ["a"] }
+targets = [{ channel = "webhook", url = "https://hooks.example.com" }]
+[[sources]]
+name = "audit"
+kind = "azure-devops"
+organization = "o"
+token = "t"
+"#;
+        let given = Config::parse(text, std::iter::empty()).unwrap_or_else(|problems| panic!("{problems}"));
+        let plain = configure(Config::default());
+        let config = configure(given.clone());
+        assert_eq!(config.store.engine, Engine::Embedded);
+        assert_eq!(config.process_alerts.recipients, [company::ARCHITECTS]);
+        assert_eq!((config.store.cache_mb, config.limits.body_bytes), (64, 4096));
+        assert_eq!(config.public_url, "https://tidings.example.com");
+        let expected = Config {
+            listen: given.listen,
+            public_url: given.public_url,
+            store: crate::config::store::Store { cache_mb: 64, ..plain.store.clone() },
+            limits: Limits { body_bytes: 4096, ..plain.limits.clone() },
+            ..plain
+        };
+        assert_eq!(config, expected);
+    }
 }

@@ -56,6 +56,18 @@ pub async fn open(config: &Config, surroundings: &Surroundings) -> Result<Opened
     }
 }
 
+/// Refuses a data directory that another process works on. Whoever opens it hears the same.
+///
+/// # Errors
+///
+/// A sentence that says what to do.
+pub fn require_unused(config: &Config) -> Result<(), StartError> {
+    match config.store.engine {
+        Engine::Embedded => Ok(tidings_store::embedded::require_unlocked(&config.data_dir)?),
+        Engine::DynamoDb => Ok(()),
+    }
+}
+
 fn embedded(config: &Config, surroundings: &Surroundings, metrics: &Arc<Metrics>) -> Result<Embedded, StartError> {
     let mib = |count: u64| count.saturating_mul(1024 * 1024);
     let usual = Options::new(&config.data_dir);

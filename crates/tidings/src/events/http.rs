@@ -19,8 +19,8 @@ pub use super::outcome::outcome;
 use super::{Filter, LiveEvent, StoredEvent};
 use crate::app::Services;
 use crate::http::{
-    CorrelationId, End, IdempotencySeed, Json, OneOrMany, Param, Params, Problem, RequestIds, Route, Whole, json,
-    paging,
+    CORRELATION_ALIAS, CorrelationId, End, IdempotencySeed, Json, OneOrMany, Param, Params, Problem, RequestIds, Route,
+    Whole, correlation_param, json, paging,
 };
 use crate::ingest::{self, Receipt, Received};
 use crate::rules::Outcome;
@@ -36,6 +36,9 @@ pub fn routes() -> Vec<Route> {
         Route::new(Method::POST, "/events", "Send one event, a JSON array, NDJSON, or CloudEvents", send)
             .scopes(&[Scope::Ingest])
             .body::<OneOrMany<EnvelopeBody>>()
+            .or_body_as::<String>("application/x-ndjson")
+            .or_body_as::<CloudEventBody>("application/cloudevents+json")
+            .or_body_as::<Vec<CloudEventBody>>("application/cloudevents-batch+json")
             .answer::<SendAnswer>(202, "What became of each event; accepted ones are on disk"),
         Route::new(Method::GET, "/events", "Stored events, newest first", list)
             .scopes(&[Scope::Read])
@@ -43,6 +46,7 @@ pub fn routes() -> Vec<Route> {
                 Param("type", "A type, or the start of one followed by *"),
                 Param("source", "A source"),
                 Param("correlationId", "A correlation id"),
+                CORRELATION_ALIAS,
                 Param("from", "Not before this date or time (eventTimestamp)"),
                 Param("to", "Not after this date or time (eventTimestamp); a date means its whole day"),
                 Param("limit", "1 to 1000, default 50"),
@@ -77,6 +81,22 @@ struct EnvelopeBody {
     source: Option<String>,
     subject: Option<String>,
     data: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// A CloudEvent 1.0. In binary mode its attributes are headers (`ce-id`, `ce-source`, …) and the body is its data.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "describes the body, which is read without building a tree")]
+struct CloudEventBody {
+    /// "1.0"
+    specversion: String,
+    id: String,
+    source: String,
+    r#type: String,
+    subject: Option<String>,
+    time: Option<String>,
+    datacontenttype: Option<String>,
+    data: Option<serde_json::Value>,
+    data_base64: Option<String>,
 }
 
 #[derive(JsonSchema)]
@@ -187,7 +207,7 @@ async fn list(
     let filter = Filter {
         event_type: name_param(&mut params, "type"),
         source: name_param(&mut params, "source"),
-        correlation_id: name_param(&mut params, "correlationId"),
+        correlation_id: correlation_param(&mut params),
         from: params.time("from", End::Start),
         to: params.time("to", End::Finish),
     };

@@ -9,10 +9,13 @@ use tidings_core::trace;
 
 use super::params::Params;
 use super::problem::Problem;
+use super::route::Param;
 use crate::outbound;
 
 pub const HEADER: &str = "x-correlation-id";
 const TRACE_PARENT: &str = "traceparent";
+/// For lists, beside the parameter `correlationId`: the name that messages give it.
+pub const ALIAS: Param = Param("correlation_id", "The same as `correlationId`");
 /// As the parameter of a list.
 const NAMES: [&str; 2] = ["correlationId", "correlation_id"];
 

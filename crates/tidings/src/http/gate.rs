@@ -50,6 +50,7 @@ pub struct Gate {
     /// Whether a call ends when its caller goes: one that changes nothing, or waits.
     ends_with_caller: bool,
     as_collector: bool,
+    said_in_headers: fn(&str) -> bool,
     body_rule: BodyRule,
     metrics: RouteMetrics,
 }
@@ -152,6 +153,7 @@ impl Gate {
             at_owner: route.at_owner,
             ends_with_caller: route.waits || matches!(route.method, Method::GET | Method::HEAD),
             as_collector: route.as_collector,
+            said_in_headers: route.said_in_headers,
             body_rule: route.body_rule,
             metrics,
         }
@@ -165,6 +167,7 @@ impl Gate {
         let bearer = bearer_of(&parts.headers).or_else(|| if self.key_in_url { key_of(&parts) } else { None });
         let caller = match &self.access {
             Access::Public => None,
+            Access::AnyToken => Some(self.keeper.recognise(&parts.headers, bearer.as_deref(), peer).await?),
             Access::Scopes(scopes) => {
                 Some(permitted(self.keeper.recognise(&parts.headers, bearer.as_deref(), peer).await?, scopes)?)
             }
@@ -183,7 +186,8 @@ impl Gate {
             Some(caller) if parts.method == Method::POST && parts.headers.contains_key(idempotency::HEADER) => {
                 let path = (self.path, parts.uri.path());
                 let bearer = bearer.unwrap_or_default();
-                Some(services.idempotency.key((caller, &bearer), path, &parts.headers)?)
+                let key = services.idempotency.key((caller, &bearer), path, &parts.headers)?;
+                Some(key.saying(idempotency::head(&parts, self.key_in_url, self.said_in_headers)))
             }
             _ => None,
         };
@@ -342,7 +346,10 @@ fn finish(response: Response, correlation: &CorrelationId) -> Response {
         }
         // What the framework itself refuses (a path that is not UTF-8, a missing extension) has a plain text body.
         None if response.status().is_client_error() && !is_ours(&response) => {
-            let detail = response.status().canonical_reason().unwrap_or("the request cannot be understood");
+            let detail = match response.status() {
+                StatusCode::BAD_REQUEST => "the address cannot be read: what is percent-encoded in it must be UTF-8",
+                status => status.canonical_reason().unwrap_or("the request cannot be understood"),
+            };
             Problem::new(response.status(), "bad-request", detail).render(&correlation.0)
         }
         None => response,

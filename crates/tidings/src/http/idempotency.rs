@@ -1,4 +1,6 @@
-//! `Idempotency-Key` on any POST (SX-09): the same key and body replay the first answer; another body is refused.
+//! `Idempotency-Key` on any POST (SX-09): the same key and body replay the first answer; another body is refused. What a
+//! request says in its query and headers counts as its body does: of a CloudEvent in binary mode or a message of the bus,
+//! most may be there.
 //!
 //! One home for all of them: the gate brings every POST here, with its body whole or, of an upload, as it comes; only a form
 //! in parts, whose bytes are others each time it is sent, comes here by its own handler, with what it says.
@@ -15,6 +17,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use axum::body::Body;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use http_body_util::BodyExt;
@@ -32,6 +35,8 @@ use crate::tokens::Caller;
 
 pub const HEADER: &str = "idempotency-key";
 const KEY_CHARS: usize = 256;
+/// The attribute for the hash of what a request says beside its body.
+const HEAD: &str = "headHash";
 /// Packed answers larger than this are not kept: an item holds at most 400 KB, and sealing makes four bytes of three.
 const ANSWER_BYTES: usize = 290 * 1024;
 
@@ -55,6 +60,25 @@ pub struct RequestKey {
     id: String,
     /// Seals the answer for the caller alone.
     sealer: Sealer,
+    /// The hash of what the request says beside its body.
+    head: Option<[u8; 32]>,
+}
+
+impl RequestKey {
+    /// The key of a request that says this beside its body.
+    #[must_use]
+    pub fn saying(self, head: [u8; 32]) -> Self {
+        Self { head: Some(head), ..self }
+    }
+
+    /// Whether the request is the one that a key stands for, as far as its body is not concerned. What an older version
+    /// noted knows the body alone.
+    fn fits(&self, item: &Item) -> bool {
+        match (item.get(HEAD), &self.head) {
+            (Some(known), Some(head)) => *known == Value::B(head.to_vec()),
+            _ => true,
+        }
+    }
 }
 
 /// Makes the ids of a request that has a key: the same claim gives the same ids.
@@ -124,9 +148,9 @@ impl Idempotency {
         let key = text(HEADER).filter(|key| (1..=KEY_CHARS).contains(&key.len())).ok_or_else(|| {
             Problem::invalid_field("Idempotency-Key", format!("must be 1 to {KEY_CHARS} printable ASCII characters"))
         })?;
-        let id = digest(&[&caller.token.id, route, path, key]).iter().map(|byte| format!("{byte:02x}")).collect();
-        let sealer = Sealer::new(&digest(&["answer", bearer, path, key]), Arc::clone(&self.ids));
-        Ok(RequestKey { id, sealer })
+        let id = digest([&caller.token.id, route, path, key]).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sealer = Sealer::new(&digest(["answer", bearer, path, key]), Arc::clone(&self.ids));
+        Ok(RequestKey { id, sealer, head: None })
     }
 
     /// The first answer to this key, from the store or by running the handler.
@@ -141,6 +165,9 @@ impl Idempotency {
         let (claim, is_first) = match self.claim(&key, hash.as_ref()).await? {
             Claimed::Now(claim) => (claim, true),
             Claimed::Before(item) => {
+                if !key.fits(&item) {
+                    return Err(reused());
+                }
                 if item.get("status").is_some() {
                     return replay_if(&item, &key, &content.into_hash().await?);
                 }
@@ -196,6 +223,7 @@ impl Idempotency {
         Item::new()
             .with("id", &key.id)
             .with_some("bodyHash", hash.cloned())
+            .with_some(HEAD, key.head.map(|head| head.to_vec()))
             .with("claim", claim)
             .with("ttl", self.until())
     }
@@ -224,7 +252,8 @@ fn replay_if(item: &Item, key: &RequestKey, hash: &[u8]) -> Result<Response, Pro
 }
 
 fn reused() -> Problem {
-    let detail = "this Idempotency-Key was used with another body; use a new key for a new request";
+    let detail = "this Idempotency-Key was used with another request: its body, its query, its content type or the headers \
+        that are part of a message were others; use a new key for a new request";
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail)
 }
 
@@ -244,12 +273,30 @@ fn replay(item: &Item, key: &RequestKey) -> Result<Response, Problem> {
     Ok(response)
 }
 
+/// The hash of what a request says beside its body: its query, but for the token that may be in it, and the headers that are
+/// part of a message, here or, by `names`, on its route. What is another each time it is sent (a trace, a date) is not.
+pub fn head(parts: &Parts, token_in_query: bool, names: fn(&str) -> bool) -> [u8; 32] {
+    let everywhere = |name: &str| name.starts_with("ce-") || matches!(name, "content-type" | "brokerproperties");
+    let mut headers: Vec<(&str, &[u8])> =
+        parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    headers.retain(|(name, _)| everywhere(name) || names(name));
+    // Those of one name stay in their order, which may mean something.
+    headers.sort_by_key(|(name, _)| *name);
+    let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
+    let query = query.filter(|(name, _)| !(token_in_query && name == "key"));
+    let query = query.flat_map(|(name, value)| [name.into_owned().into_bytes(), value.into_owned().into_bytes()]);
+    let said = headers.iter().flat_map(|(name, value)| [name.as_bytes().to_vec(), value.to_vec()]);
+    // What separates the two can be neither.
+    digest(query.chain([b"\0headers".to_vec()]).chain(said))
+}
+
 /// The hash of several parts, each with its length before it, so that none can pass for the end of its neighbour.
-fn digest(parts: &[&str]) -> [u8; 32] {
+fn digest<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     for part in parts {
+        let part = part.as_ref();
         context.update(&(part.len() as u64).to_be_bytes());
-        context.update(part.as_bytes());
+        context.update(part);
     }
     let mut hash = [0; 32];
     hash.copy_from_slice(context.finish().as_ref());

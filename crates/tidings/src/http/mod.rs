@@ -26,7 +26,9 @@ mod unread;
 
 pub use body::read as read_body;
 pub use content::Content;
-pub use correlation::{CorrelationId, HEADER as CORRELATION_HEADER, param as correlation_param};
+pub use correlation::{
+    ALIAS as CORRELATION_ALIAS, CorrelationId, HEADER as CORRELATION_HEADER, param as correlation_param,
+};
 pub use cursor::Sealer;
 pub use extract::{Json, JsonText, Whole, json, media_type};
 pub use finish::see_through;

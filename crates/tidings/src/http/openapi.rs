@@ -3,12 +3,14 @@
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+use tidings_core::limits::CORRELATION_CHARS;
 
 use super::collector::Said;
-use super::route::{Access, Route};
+use super::route::{Access, BodyRule, Route};
 
 const PROBLEM: &str = "application/problem+json";
 const SCHEMAS: &str = "#/components/schemas/";
+const PARAMETERS: &str = "#/components/parameters/";
 
 /// The description of `routes`.
 #[must_use]
@@ -42,6 +44,7 @@ pub fn describe(routes: &[Route]) -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas,
+            "parameters": headers(),
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
             "responses": { "Problem": {
                 "description": "What is wrong, in RFC 9457's form",
@@ -107,15 +110,22 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     let Some(fields) = operation.as_object_mut() else { return operation };
     match &route.access {
         Access::Public => fields.insert("security".to_owned(), json!([])),
+        Access::AnyToken => {
+            fields.insert("description".to_owned(), json!("Scope: any."));
+            fields.insert("security".to_owned(), json!([{ "token": [] }]))
+        }
         Access::Scopes(scopes) => {
             let names: Vec<String> = scopes.iter().map(ToString::to_string).chain(["admin".to_owned()]).collect();
             fields.insert("description".to_owned(), json!(format!("Scope: {}.", names.join(" or "))));
             fields.insert("security".to_owned(), json!([{ "token": [] }]))
         }
     };
-    if let Some((media_type, schema)) = route.body {
-        let body = json!({ "required": true, "content": { media_type: { "schema": schema(&mut schemas.sent) } } });
-        fields.insert("requestBody".to_owned(), body);
+    let forms = route.body.iter().chain(&route.other_bodies);
+    let content: Map<String, Value> = forms
+        .map(|(media_type, schema)| ((*media_type).to_owned(), json!({ "schema": schema(&mut schemas.sent) })))
+        .collect();
+    if !content.is_empty() {
+        fields.insert("requestBody".to_owned(), json!({ "required": true, "content": content }));
     }
     operation
 }
@@ -143,13 +153,39 @@ fn parameters(route: &Route) -> Value {
     if route.method == axum::http::Method::POST && !matches!(route.access, Access::Public) {
         all.push(json!({
             "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "maxLength": 256 },
-            "description": "The same key and body within 24 h replay the first answer; another body is refused with 422. \
+            "description": "The same key and body within 24 h replay the first answer; another body, query, content type, or other \
+                headers that are part of a message (`ce-…`, `BrokerProperties`, properties of a message of the bus) are \
+                refused with 422. \
                 After a refusal (4xx) the key is free. If the server dies before its answer is kept, the request sent \
                 again makes and sends nothing twice; what can be done only once (an alert's mail, a dead letter of \
                 the bus, a lock) may then be said to be under way or gone (404, 409, 410), and a channel's test is sent again."
         }));
     }
+    // What every call takes.
+    let packed = (route.body.is_some() && route.body_rule == BodyRule::Document).then_some("ContentEncoding");
+    let common = ["CorrelationId", "TraceParent"].into_iter().chain(packed);
+    all.extend(common.map(|name| json!({ "$ref": format!("{PARAMETERS}{name}") })));
     Value::Array(all)
+}
+
+/// The headers that many calls take.
+fn headers() -> Value {
+    json!({
+        "CorrelationId": {
+            "name": "X-Correlation-ID", "in": "header",
+            "schema": { "type": "string", "minLength": 1, "maxLength": CORRELATION_CHARS },
+            "description": "Printable ASCII: the id of everything that follows from the call. Made if absent, and in \
+                every answer. GET /trace/{correlationId} shows what shares it."
+        },
+        "TraceParent": {
+            "name": "traceparent", "in": "header", "schema": { "type": "string" },
+            "description": "W3C trace context. Passed on, and without X-Correlation-ID its trace id is the correlation id."
+        },
+        "ContentEncoding": {
+            "name": "Content-Encoding", "in": "header", "schema": { "enum": ["gzip", "identity"] },
+            "description": "gzip: the body is packed; limits count what it becomes."
+        }
+    })
 }
 
 fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {

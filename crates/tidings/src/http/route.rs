@@ -13,6 +13,8 @@ use crate::tokens::Scope;
 #[derive(Debug, Clone)]
 pub enum Access {
     Public,
+    /// Whoever has a token, whatever its scopes.
+    AnyToken,
     /// Any of these scopes; `admin` always may.
     Scopes(&'static [Scope]),
 }
@@ -62,8 +64,12 @@ pub struct Route {
     pub waits: bool,
     /// Whether refusals are told as Splunk's collector tells them.
     pub as_collector: bool,
+    /// Which headers are part of what a request says, by their names, beside those that are so everywhere.
+    pub said_in_headers: fn(&str) -> bool,
     pub body_rule: BodyRule,
     pub body: Option<Content>,
+    /// Other forms in which the body may come.
+    pub other_bodies: Vec<Content>,
     pub answers: Vec<(u16, &'static str, Option<Content>)>,
     pub handler: MethodRouter<Services>,
 }
@@ -88,8 +94,10 @@ impl Route {
             at_owner: false,
             waits: false,
             as_collector: false,
+            said_in_headers: |_| false,
             body_rule: BodyRule::Document,
             body: None,
+            other_bodies: Vec::new(),
             answers: Vec::new(),
             handler: on(filter, handler),
         }
@@ -98,6 +106,12 @@ impl Route {
     #[must_use]
     pub fn public(mut self) -> Self {
         self.access = Access::Public;
+        self
+    }
+
+    #[must_use]
+    pub fn any_token(mut self) -> Self {
+        self.access = Access::AnyToken;
         self
     }
 
@@ -139,6 +153,12 @@ impl Route {
     }
 
     #[must_use]
+    pub fn said_in_headers(mut self, names: fn(&str) -> bool) -> Self {
+        self.said_in_headers = names;
+        self
+    }
+
+    #[must_use]
     pub fn upload(mut self) -> Self {
         self.body_rule = BodyRule::Upload;
         self
@@ -159,6 +179,13 @@ impl Route {
     #[must_use]
     pub fn body_as<T: JsonSchema>(mut self, media_type: &'static str) -> Self {
         self.body = Some((media_type, |generator| generator.subschema_for::<T>()));
+        self
+    }
+
+    /// Documents another form of the body.
+    #[must_use]
+    pub fn or_body_as<T: JsonSchema>(mut self, media_type: &'static str) -> Self {
+        self.other_bodies.push((media_type, |generator| generator.subschema_for::<T>()));
         self
     }
 

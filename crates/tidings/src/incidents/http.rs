@@ -12,7 +12,9 @@ use super::monitors::severity_name;
 use super::state::{Incident, State};
 use super::{Acknowledged, shown};
 use crate::app::Services;
-use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, correlation_param, paging};
+use crate::http::{
+    CORRELATION_ALIAS, CorrelationId, Json, JsonText, Param, Params, Problem, Route, correlation_param, paging,
+};
 use crate::tokens::{Caller, Scope};
 
 const NOTE_CHARS: usize = 1000;
@@ -25,6 +27,7 @@ pub fn routes() -> Vec<Route> {
             .params(&[
                 Param("state", "open, acknowledged or resolved"),
                 Param("correlationId", "The one that all events of an incident share: its id"),
+                CORRELATION_ALIAS,
                 Param("limit", "1 to 100, default 50"),
                 Param("cursor", "Where the page before ended"),
             ])

@@ -19,8 +19,8 @@ use super::{Origin, import, read};
 use crate::app::Services;
 use crate::audit::Action;
 use crate::http::{
-    CorrelationId, IdempotencySeed, Json, JsonText, Param, Params, Problem, RequestIds, Route, correlation_param,
-    paging,
+    CORRELATION_ALIAS, CorrelationId, IdempotencySeed, Json, JsonText, Param, Params, Problem, RequestIds, Route,
+    correlation_param, paging,
 };
 use crate::tokens::{Caller, Scope};
 
@@ -48,7 +48,7 @@ pub fn routes() -> Vec<Route> {
                     "correlationId",
                     "Those that a request of this id opened, commented or moved; without it, `caller` is required",
                 ),
-                Param("correlation_id", "The same as `correlationId`"),
+                CORRELATION_ALIAS,
                 Param("limit", "1 to 100, default 10; a page of large tickets is shorter"),
                 Param("cursor", "Where the page before ended"),
             ])

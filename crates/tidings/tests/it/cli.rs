@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
+use crate::channels::http_server::{Reply, Server};
 use crate::support::process::{Ended, Running, Served, run, run_with_input, tidings};
 use crate::support::secret_of;
 
@@ -136,6 +137,16 @@ fn check_config_names_every_problem_with_its_line() {
     assert!(bad.stderr.contains("`listen`"), "a suggestion: {}", bad.stderr);
     let problems = run(directory.path(), &["check-config", "bad.toml", "--json"]).expect(1);
     assert!(serde_json::from_str::<Value>(&problems.stdout).is_ok(), "{problems:?}");
+    // What a start would read as well.
+    let at = directory.path();
+    write(at, "map.toml", "[notification_center]\nmap_file = \"map.csv\"\n");
+    let absent = run(at, &["check-config", "map.toml"]).expect(1);
+    assert!(absent.stderr.contains("map.toml:2: `notification_center.map_file` cannot be read"), "{absent:?}");
+    write(at, "map.csv", "checkout,payments,u7\nbad#name,web,u5\nbilling,web\n");
+    let wrong = run(at, &["check-config", "map.toml"]).expect(1);
+    assert!(wrong.stderr.contains("line 2") && wrong.stderr.contains("line 3"), "{wrong:?}");
+    write(at, "map.csv", "checkout,payments,u7\n");
+    run(at, &["check-config", "map.toml"]).expect(0);
     let missing = run(directory.path(), &["check-config", "missing.toml"]).expect(1);
     assert!(missing.stderr.contains("missing.toml"), "{missing:?}");
     let serve = run(directory.path(), &["serve", "--config", "bad.toml"]).expect(1);
@@ -167,7 +178,8 @@ fn tokens_are_made_listed_and_revoked() {
     let sent = run_with_input(at, &["send", "-", "--token", token], r#"{"eventType":"a"}"#);
     sent.expect(0);
     assert!(run(at, &["token", "list", "--token", token]).expect(1).sentence().contains("403"));
-    run(at, &["token", "revoke", id]).expect(0);
+    let revoked = run(at, &["token", "revoke", id, "--json"]).expect(0).stdout;
+    assert_eq!(serde_json::from_str::<Value>(&revoked).unwrap(), json!({ "id": id, "revoked": true }));
     let refused = run_with_input(at, &["send", "-", "--token", token], r#"{"eventType":"a"}"#).expect(1);
     assert!(refused.sentence().contains("401") && refused.sentence().contains("--token"), "{refused:?}");
     assert!(run(at, &["token", "revoke", id]).expect(1).sentence().contains("404"));
@@ -309,6 +321,83 @@ fn server_and_token_are_found_by_flag_variable_or_directory() {
     let mut command = tidings(elsewhere.path(), &["token", "list"]);
     let output = command.env("TIDINGS_URL", &server.url).env("TIDINGS_TOKEN", token).output().unwrap();
     assert!(output.status.success());
+}
+
+// The administrator's token of this machine is nobody else's to see.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_of_a_directory_goes_to_its_own_server_alone() {
+    let (directory, server) = served();
+    let at = directory.path();
+    let other = Server::start(|_| Reply::status(200)).await;
+    let ended = run(at, &["token", "list", "--url", &other.url("")]).expect(1);
+    assert!(ended.sentence().contains("no token for http://") && ended.sentence().contains("--token"), "{ended:?}");
+    assert!(other.asked().is_empty());
+    run(at, &["token", "list", "--url", &server.url]).expect(0);
+    // What is set to nothing is not set.
+    let mut command = tidings(at, &["token", "list"]);
+    assert!(command.env("TIDINGS_URL", "").env("TIDINGS_TOKEN", "").output().unwrap().status.success());
+    assert!(run(at, &["token", "list", "--token", ""]).expect(1).sentence().contains("the token is none"));
+    run(at, &["token", "list", "--url", ""]).expect(2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_answers_that_is_no_tidings_is_said_to_be_none() {
+    let (directory, server) = served();
+    let at = directory.path();
+    let page = |status| Reply::Answer { status, headers: Vec::new(), body: "<html>".to_owned() };
+    let other = Server::start(move |asked| page(if asked.path == "/tokens" { 200 } else { 404 })).await;
+    let url = other.url("");
+    let ended = run(at, &["token", "list", "--url", &url, "--token", "t"]).expect(1);
+    assert!(ended.sentence().contains("is no tidings"), "{ended:?}");
+    let ended = run(at, &["queues", "--url", &url, "--token", "t"]).expect(1);
+    assert!(ended.sentence().contains("is it one?"), "{ended:?}");
+    let secure = server.url.replace("http://", "https://");
+    let ended = run(at, &["token", "list", "--url", &secure, "--token", "t"]).expect(1);
+    assert!(ended.sentence().contains("no TLS connection comes about"), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn send_waits_for_a_server_that_has_no_time_and_sends_nothing_twice() {
+    let directory = tempdir().unwrap();
+    let calls = std::sync::atomic::AtomicUsize::new(0);
+    let busy = Server::start(move |_| {
+        let status = match calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => 429,
+            1 => 503,
+            2 => 202,
+            // Without a word about when.
+            _ => return Reply::status(503),
+        };
+        let body = r#"{"events":[{"eventId":"e","status":"accepted"}]}"#.to_owned();
+        Reply::Answer { status, headers: vec![("retry-after", "0".to_owned())], body }
+    })
+    .await;
+    let arguments = ["send", "-", "--url", &busy.url(""), "--token", "t"];
+    let ended = run_with_input(directory.path(), &arguments, r#"{"eventType":"a"}"#).expect(0);
+    assert_eq!(ids(&ended), ["e"]);
+    let asked = busy.asked();
+    assert_eq!(asked.len(), 3);
+    assert!(asked.iter().all(|call| call.headers["idempotency-key"] == asked[0].headers["idempotency-key"]));
+    run_with_input(directory.path(), &arguments, r#"{"eventType":"a"}"#).expect(1);
+    assert_eq!(busy.asked().len(), 4);
+    assert_ne!(busy.asked()[3].headers["idempotency-key"], asked[0].headers["idempotency-key"]);
+}
+
+// Somebody types, or a program writes now and then: nobody waits for the rest of a batch.
+#[test]
+fn send_sends_what_is_there_when_nothing_more_comes() {
+    use std::io::{BufRead, BufReader};
+    let (directory, _server) = served();
+    let mut child = tidings(directory.path(), &["send", "-"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let (mut input, mut output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    for id in ["one", "two"] {
+        writeln!(input, "{{\"eventId\":\"{id}\",\"eventType\":\"a\"}}").unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), id);
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
 }
 
 // `head` closes the pipe: what only shows something ends, without panic or noise.

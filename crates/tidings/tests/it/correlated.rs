@@ -229,3 +229,34 @@ crate::support::engines::on_dynamodb!(
     dead_letters_are_searched_by_correlation_id,
     tickets_are_searched_by_correlation_id,
 );
+
+// SX-03: every list takes both spellings, within the same length.
+#[tokio::test]
+async fn every_list_knows_a_correlation_id_by_both_names() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let headers = [("content-type", "application/json"), ("x-correlation-id", "mine")];
+    client.post_with("/events", &headers, r#"{"eventId":"e","eventType":"a"}"#).await.expect(202);
+    for name in ["correlationId", "correlation_id"] {
+        assert_eq!(client.get(&format!("/events?{name}=mine")).await.expect(200).json()["items"][0]["eventId"], "e");
+    }
+    let lists = [
+        "/events",
+        "/alerts",
+        "/alerts/export",
+        "/audit-log",
+        "/audit-log/export",
+        "/incidents",
+        "/api/messages",
+        "/tickets",
+    ];
+    for path in lists {
+        for name in ["correlationId", "correlation_id"] {
+            client.get(&format!("{path}?{name}={}", "x".repeat(128))).await.expect(200);
+            let long = client.get(&format!("{path}?{name}={}", "x".repeat(129))).await;
+            assert_eq!(long.bad_fields(), [name], "{path}");
+        }
+        client.get(&format!("{path}?correlationId=a&correlation_id=a")).await.expect(200);
+        client.get(&format!("{path}?correlationId=a&correlation_id=b")).await.problem(400);
+    }
+}

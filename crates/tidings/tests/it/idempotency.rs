@@ -288,6 +288,48 @@ async fn a_key_that_is_still_being_worked_on_is_409() {
     assert_eq!(server.client().stored().await.len(), 1);
 }
 
+// SX-09: of a CloudEvent in binary mode the body is only its data.
+#[tokio::test]
+async fn what_is_said_in_headers_or_the_query_counts_as_the_body_does() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let binary = async |id: &'static str, content_type: &'static str, trace: &'static str| {
+        let headers = [
+            ("content-type", content_type),
+            ("ce-specversion", "1.0"),
+            ("ce-id", id),
+            ("ce-source", "/s"),
+            ("ce-type", "t"),
+            ("traceparent", trace),
+            ("x-correlation-id", trace),
+            ("idempotency-key", "k"),
+        ];
+        client.post_with("/events", &headers, "{\"a\":1}".to_owned()).await
+    };
+    let traces = [
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-01",
+    ];
+    let first = binary("one", "application/json", traces[0]).await.expect(202);
+    binary("two", "application/json", traces[0]).await.problem(422);
+    binary("one", "text/plain", traces[0]).await.problem(422);
+    // A trace is another with each attempt, and says nothing.
+    let again = binary("one", "application/json", traces[1]).await.expect(202);
+    assert_eq!((again.header("idempotent-replay"), &again.body), ("true", &first.body));
+    assert_eq!(client.stored().await, ["one"]);
+
+    client.put("/bus/q", &json!({})).await.expect(201);
+    let send = async |broker: &'static str, colour: &'static str| {
+        let headers =
+            [("brokerproperties", broker), ("colour", colour), ("user-agent", broker), ("idempotency-key", "k")];
+        client.post_with("/bus/q/messages", &headers, "m".to_owned()).await
+    };
+    let first = send("{\"Label\":\"a\"}", "red").await.expect(201);
+    send("{\"Label\":\"b\"}", "red").await.problem(422);
+    send("{\"Label\":\"a\"}", "blue").await.problem(422);
+    assert_eq!(send("{\"Label\":\"a\"}", "red").await.expect(201).body, first.body);
+}
+
 // SX-09: a token is the same one wherever it stands.
 #[tokio::test]
 async fn a_key_is_known_again_with_the_token_in_another_place() {

@@ -20,6 +20,7 @@ mod correlated;
 mod correlation;
 mod crash;
 mod cursors;
+mod demo;
 mod duplicates;
 mod engines;
 mod envelopes;

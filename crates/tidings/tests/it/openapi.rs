@@ -248,6 +248,9 @@ async fn the_description_has_the_shape_of_openapi_3_1() {
         let parameters = operation["parameters"].as_array().unwrap();
         let mut names = BTreeSet::new();
         for parameter in parameters {
+            let shared =
+                parameter["$ref"].as_str().and_then(|reference| document.pointer(reference.strip_prefix('#')?));
+            let parameter = shared.unwrap_or(parameter);
             let place = parameter["in"].as_str().unwrap();
             assert!(["path", "query", "header"].contains(&place), "{name}");
             assert!(parameter["schema"].is_object(), "{name}");
@@ -267,6 +270,43 @@ async fn the_description_has_the_shape_of_openapi_3_1() {
             assert!(document["components"]["securitySchemes"].get(scheme).is_some(), "{name}: {scheme}");
         }
     }
+}
+
+// SX-03, contract 2 and 3: what every call takes, and every form of an event.
+#[tokio::test]
+async fn headers_and_all_forms_of_an_event_are_described() {
+    let server = TestServer::start().await;
+    // Any token may read what answers of any token name.
+    for scope in ["tickets", "user:u1", "consume"] {
+        server.client_for(&[scope]).await.get("/openapi.json").await.expect(200);
+    }
+    server.stranger().get("/openapi.json").await.problem(401);
+    let document = document(&server).await;
+    let send = &document["paths"]["/events"]["post"];
+    let forms: Vec<_> = send["requestBody"]["content"].as_object().unwrap().keys().collect();
+    assert_eq!(
+        forms,
+        [
+            "application/cloudevents+json",
+            "application/cloudevents-batch+json",
+            "application/json",
+            "application/x-ndjson"
+        ]
+    );
+    let headers = |operation: &Value| -> Vec<String> {
+        let parameters = operation["parameters"].as_array().unwrap();
+        parameters
+            .iter()
+            .map(|parameter| match parameter["$ref"].as_str() {
+                Some(reference) => document.pointer(&reference[1..]).unwrap(),
+                None => parameter,
+            })
+            .filter(|parameter| parameter["in"] == "header")
+            .map(|parameter| parameter["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(headers(send), ["Idempotency-Key", "X-Correlation-ID", "traceparent", "Content-Encoding"]);
+    assert_eq!(headers(&document["paths"]["/events"]["get"]), ["X-Correlation-ID", "traceparent"]);
 }
 
 // The documented parameters are those that the server takes.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::tempdir;
 
 use crate::support::Client;
-use crate::support::process::{Served, run, run_with_input, tidings};
+use crate::support::process::{Running, Served, run, run_with_input, tidings};
 use crate::support::raw::{self, Raw};
 
 fn token(directory: &std::path::Path) -> String {
@@ -70,6 +70,10 @@ fn a_second_server_on_the_same_data_is_refused_with_a_sentence() {
     let second = run(directory.path(), &["serve", "--listen", "127.0.0.1:0"]).expect(1);
     assert!(second.sentence().contains("tidings-data"), "{second:?}");
     assert!(second.sentence().contains("another"), "{second:?}");
+    // Started twice in the same way: it is the directory, and not the address, that matters.
+    let address = first.url.trim_start_matches("http://");
+    let second = run(directory.path(), &["serve", "--listen", address]).expect(1);
+    assert!(second.sentence().contains("is using the data directory tidings-data"), "{second:?}");
     // The first one is none the worse for it.
     assert!(first.ask("/readyz").starts_with("HTTP/1.1 200"));
     run(directory.path(), &["token", "list"]).expect(0);
@@ -91,6 +95,38 @@ fn a_data_directory_that_cannot_be_written_is_refused_with_a_sentence() {
     std::fs::write(directory.path().join("file"), "").unwrap();
     let ended = run(directory.path(), &["serve", "--listen", "127.0.0.1:0", "--data", "file/below"]).expect(1);
     assert!(ended.sentence().contains("file"), "{ended:?}");
+}
+
+// docs/operations.md: only where there is no token at all is there a new one.
+#[test]
+fn a_start_without_any_token_makes_the_administrators() {
+    let directory = tempdir().unwrap();
+    let at = directory.path();
+    let server = Served::start(at);
+    let made = run(at, &["token", "create", "--scope", "read", "--json"]).expect(0).stdout;
+    let other = serde_json::from_str::<Value>(&made).unwrap()["id"].as_str().unwrap().to_owned();
+    let list = run(at, &["token", "list", "--json"]).expect(0).stdout;
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let first = list["items"].as_array().unwrap().iter().find(|token| token["id"] != other.as_str()).unwrap();
+    let (first, lost) = (first["id"].as_str().unwrap().to_owned(), token(at));
+    let spare = run(at, &["token", "create", "--scope", "admin"]).expect(0).stdout;
+    run(at, &["token", "revoke", &first]).expect(0);
+    server.stop();
+    let server = Served::start(at);
+    assert_eq!(token(at), lost, "there are others");
+    let with_spare = |arguments: &[&str]| {
+        let output = tidings(at, arguments).env("TIDINGS_TOKEN", spare.trim()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    with_spare(&["token", "revoke", &other]);
+    let list: Value = serde_json::from_str(&with_spare(&["token", "list", "--json"])).unwrap();
+    with_spare(&["token", "revoke", list["items"][0]["id"].as_str().unwrap()]);
+    server.stop();
+    let server = Served::start(at);
+    assert_ne!(token(at), lost);
+    run(at, &["token", "list"]).expect(0);
+    server.stop();
 }
 
 // SX-02: what was acknowledged before a stop is there after it.
@@ -186,6 +222,16 @@ fn a_damaged_backup_is_refused() {
         let start = run(at, &["restore", "whole", "--data", &into]);
         assert_eq!(start.code, 0, "{name} left something in the way: {start:?}");
     }
+    // What never was one is not called a damaged store.
+    for (name, bytes) in [("text", &b"dear diary, it was a long day"[..]), ("nothing", b""), ("short", b"tid")] {
+        std::fs::write(at.join(name), bytes).unwrap();
+        let ended = run(at, &["restore", name, "--data", "y"]).expect(1);
+        let expected = if name == "short" { "the backup is cut short" } else { "the file is no tidings backup" };
+        assert!(ended.sentence().contains(expected) && !ended.sentence().contains("the store"), "{ended:?}");
+    }
+    let restored = run(at, &["restore", "whole", "--data", "y", "--json"]).expect(0).stdout;
+    let restored: Value = serde_json::from_str(&restored).unwrap();
+    assert_eq!((&restored["data"], restored["entries"].as_u64().unwrap() > 200), (&json!("y"), true));
     assert!(run(at, &["restore", "missing", "--data", "x"]).expect(1).sentence().contains("missing"));
 }
 
@@ -252,6 +298,22 @@ fn a_store_of_another_stage_is_said_to_be() {
     assert!(!start("prod").stop().contains(warning));
     let said = start("dev").stop();
     assert!(said.contains(warning) && said.contains("prod"), "{said}");
+}
+
+#[test]
+fn a_log_that_nobody_looks_at_has_no_colours() {
+    let directory = tempdir().unwrap();
+    let said = Served::start(directory.path()).stop();
+    assert!(said.contains("INFO") && !said.contains('\u{1b}'), "{said}");
+}
+
+#[test]
+fn an_address_may_be_that_of_this_machine_by_name() {
+    let directory = tempdir().unwrap();
+    let mut running = Running::start(tidings(directory.path(), &["serve", "--listen", "localhost:0"]));
+    running.wait_for("is listening on http://127.0.0.1:");
+    let ended = run(directory.path(), &["serve", "--listen", ":8787"]).expect(2);
+    assert!(ended.stderr.contains("for every interface write \"0.0.0.0:8787\""), "{ended:?}");
 }
 
 // SX-26, SX-22: structured logs, one JSON object a line, with the correlation id.

@@ -29,6 +29,9 @@ async fn a_reload_changes_what_can_change_and_names_the_rest() {
     assert_eq!(answer["changed"], json!(["limits.batch_events", "rules"]));
     assert_eq!(answer["needs_restart"], json!(["stage"]));
     client.get("/rules/loud").await.expect(200);
+    // Read again, it still says what is not in force.
+    let answer = client.post("/admin/reload", &json!({})).await.expect(200).json();
+    assert_eq!((&answer["changed"], &answer["needs_restart"]), (&json!([]), &json!(["stage"])));
     let event = json!({ "eventType": "a" });
     client.post("/events", &json!([event, event, event])).await.problem(413);
     client.post("/events", &json!([event, event])).await.expect(202);
@@ -40,10 +43,11 @@ async fn a_reload_changes_what_can_change_and_names_the_rest() {
     client.get("/rules/loud").await.expect(200);
 
     std::fs::write(&file, "").unwrap();
-    client.post("/admin/reload", &json!({})).await.expect(200);
+    let answer = client.post("/admin/reload", &json!({})).await.expect(200).json();
+    assert_eq!(answer["needs_restart"], json!([]), "what is in force is what the file says");
     client.get("/rules/loud").await.problem(404);
     let log = client.get("/audit-log?action=config.reload").await.expect(200).json();
-    assert_eq!(log["items"].as_array().unwrap().len(), 2, "{log}");
+    assert_eq!(log["items"].as_array().unwrap().len(), 3, "{log}");
     served.stop();
 }
 

@@ -9,7 +9,7 @@ use super::history::selection;
 use crate::alerts::export::{Format, body};
 use crate::alerts::limits::EXPORT_DAYS;
 use crate::app::Services;
-use crate::http::{Param, Params, Problem, Route};
+use crate::http::{CORRELATION_ALIAS, Param, Params, Problem, Route};
 use crate::tokens::Scope;
 
 pub fn routes() -> Vec<Route> {
@@ -22,6 +22,7 @@ pub fn routes() -> Vec<Route> {
                 Param("actorId", "An ActorId"),
                 Param("action", "An action, or the start of one followed by *"),
                 Param("correlationId", "A correlation id"),
+                CORRELATION_ALIAS,
                 Param("suppressed", "true: those of authorised accounts; false (default): the others"),
                 Param("format", "csv (default), json or jsonl"),
             ])

@@ -17,7 +17,7 @@ use crate::alerts::resend::{By, Refused};
 use crate::alerts::view;
 use crate::app::Services;
 use crate::events::http::name_param;
-use crate::http::{CorrelationId, Json, Param, Params, Problem, Route, correlation_param, paging};
+use crate::http::{CORRELATION_ALIAS, CorrelationId, Json, Param, Params, Problem, Route, correlation_param, paging};
 use crate::messages::http::MessageView;
 use crate::tokens::{Caller, Scope};
 
@@ -31,6 +31,7 @@ pub fn routes() -> Vec<Route> {
                 Param("actorId", "An ActorId"),
                 Param("action", "An action, or the start of one followed by *"),
                 Param("correlationId", "A correlation id"),
+                CORRELATION_ALIAS,
                 Param("suppressed", "true: those of authorised accounts; false (default): the others"),
                 Param("limit", "1 to 1000, default 100"),
                 Param("format", "json (default) or csv; `Accept: text/csv` asks for CSV as well"),

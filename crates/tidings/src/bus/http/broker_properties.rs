@@ -178,14 +178,17 @@ fn is_ordinary(name: &str) -> bool {
     )
 }
 
+/// Whether a header of a message that is sent is one of its custom properties.
+pub fn is_custom(name: &str) -> bool {
+    !is_ordinary(name) && !["x-ms-", "x-forwarded-", "sec-", "x-real-"].iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// The custom properties among a request's headers: JSON where it is a single value, else the text as it is.
 pub fn from_headers(headers: &HeaderMap, errors: &mut Vec<FieldError>) -> BTreeMap<String, Value> {
     let mut properties = BTreeMap::new();
     for (name, value) in headers {
         let name = name.as_str();
-        let ours = !is_ordinary(name)
-            && !["x-ms-", "x-forwarded-", "sec-", "x-real-"].iter().any(|prefix| name.starts_with(prefix));
-        if !ours {
+        if !is_custom(name) {
             continue;
         }
         let Ok(text) = std::str::from_utf8(value.as_bytes()) else {

@@ -31,6 +31,7 @@ pub fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/bus/{entity}/messages", "Send a message or a batch to a queue or topic", send)
             .scopes(&[Scope::Ingest])
+            .said_in_headers(broker_properties::is_custom)
             .body_as::<String>("application/octet-stream")
             .answer::<SentView>(201, "The messages are on disk")
             .answer_empty(403, "Its dead letters have reached deadLetterMaxBytes")

@@ -9,6 +9,7 @@ use super::{good, variables};
 use crate::config::amqp::SharedKey;
 use crate::config::bus::{PushEndpoint, Queue, Retry, Subscription, SubscriptionRule, Topic};
 use crate::config::delivery::{Override, QuietHours};
+use crate::config::difference::AT_RUN_TIME;
 use crate::config::message_types::MessageType;
 use crate::config::monitors::Monitor;
 use crate::config::push::Grant;
@@ -36,8 +37,9 @@ fn the_example_parses_and_equals_the_defaults() {
 
 #[test]
 fn the_optional_settings_of_the_example_are_valid_too() {
-    // The accounts can come from one place only, and the token's file is not here.
+    // The accounts can come from one place only, and the files are not here.
     let text = uncommented().replace("\nssm_parameter", "\n#").replace("{ file = \"devops.token\" }", "\"t\"");
+    let text = text.replace("\"notification-map.csv\"", "\"Cargo.toml\"");
     let env = variables(&[
         ("NTFY_TOKEN", "t"),
         ("SECRETS_KEY", "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="),
@@ -67,6 +69,39 @@ fn the_example_mentions_every_key() {
         missing,
         ["amqp.keys.key", "amqp.keys.name", "push.access.allow", "push.access.token", "push.access.topics"]
     );
+}
+
+/// What the example marks as (live) is what a reload takes over.
+#[test]
+fn the_example_marks_what_a_reload_changes() {
+    let (mut section, mut prose, mut after_setting) = (String::new(), String::new(), false);
+    let mut marked = BTreeSet::new();
+    for line in EXAMPLE.lines() {
+        if line.starts_with("# ") || line == "#" {
+            if std::mem::take(&mut after_setting) {
+                prose.clear();
+            }
+            prose.push_str(line);
+            continue;
+        }
+        let line = line.trim_start_matches('#');
+        let is_live = prose.contains("(live)");
+        if let Some(list) = line.strip_prefix("[[").and_then(|rest| rest.strip_suffix("]]")) {
+            section = format!("[[{list}");
+            marked.extend(is_live.then(|| list.to_owned()));
+            prose.clear();
+        } else if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = format!("{name}.");
+            prose.clear();
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            // Settings one after another share what is said of them.
+            after_setting = true;
+            marked.extend((is_live && !section.starts_with("[[")).then(|| format!("{section}{key}")));
+        } else {
+            prose.clear();
+        }
+    }
+    assert_eq!(marked, AT_RUN_TIME.map(ToOwned::to_owned).into_iter().collect());
 }
 
 /// SX-23: lists are set as a whole, so the keys of their entries need no variable of their own.

@@ -50,6 +50,36 @@ title = "{{"
     );
 }
 
+// One mistake hides no other.
+#[test]
+fn every_key_of_a_target_is_judged() {
+    check(
+        r#"[[rules]]
+name = "empty"
+pattern = {}
+targets = [{ channel = "webhook", url = "x", secret = "short" }, { channel = "fax" }, { channel = "ntfy", topic = "a b" }]
+title = "{{"
+[[schedules]]
+name = "twice"
+cron = "61 * * * *"
+timezone = "Mars/Olympus"
+message_type = "reminder"
+payload = { text = "x" }
+"#,
+        &[
+            "tidings.toml:3: `rules[0].pattern` is empty; it says which events the rule is for",
+            "tidings.toml:4: `rules[0].targets[0].url` must be a URL that begins with http:// or https://",
+            "tidings.toml:4: `rules[0].targets[0].secret` must be `whsec_` and the base64 of 24 to 64 bytes, as `echo whsec_$(openssl rand -base64 32)` makes one",
+            "tidings.toml:4: `rules[0].targets[1].channel` must be \"inbox\", \"email\", \"ntfy\", \"webhook\", \"queue\" \
+             or \"ticket\", not \"fax\"",
+            "tidings.toml:4: `rules[0].targets[2].topic` must be 1 to 64 letters, digits, `_` or `-`, not \"a b\"",
+            "tidings.toml:5: `rules[0].title` is no template in line 1: unexpected end of input, expected expression",
+            "tidings.toml:8: `schedules[0].cron` must be a cron expression: Component error: Number out of bounds.",
+            "tidings.toml:9: `schedules[0].timezone` must be an IANA time zone like \"Europe/Berlin\"",
+        ],
+    );
+}
+
 #[test]
 fn schedules_run_by_one_clock() {
     check(

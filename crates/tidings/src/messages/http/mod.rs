@@ -30,7 +30,7 @@ use super::{Messages, counters};
 use crate::app::Services;
 use crate::events::http::name_param;
 use crate::http::paging::Asked;
-use crate::http::{End, Json, JsonText, Param, Params, Problem, Route};
+use crate::http::{End, Json, JsonText, Param, Params, Problem, Route, correlation_param};
 use crate::tokens::{Caller, Scope};
 
 const MOST_READ: usize = 100;
@@ -53,6 +53,7 @@ pub fn routes() -> Vec<Route> {
                 Param("status", "created, queued, processing, completed or failed"),
                 Param("message_type", "A type"),
                 Param("correlation_id", "An id; GET /trace/{correlationId} has more"),
+                Param("correlationId", "The same as `correlation_id`"),
                 Param("from", "Not made before this date or time"),
                 Param("to", "Not made after this date or time; a date means its whole day"),
                 Param("limit", "1 to 100, default 50"),
@@ -149,7 +150,7 @@ async fn page(State(services): State<Services>, caller: Caller, mut params: Para
         params.refuse("status", "must be created, queued, processing, completed or failed");
     }
     let message_type = name_param(&mut params, "message_type");
-    let correlation_id = name_param(&mut params, "correlation_id");
+    let correlation_id = correlation_param(&mut params);
     let (from, to) = (params.time("from", End::Start), params.time("to", End::Finish));
     if from.zip(to).is_some_and(|(from, to)| from > to) {
         params.refuse("from", "must not be after `to`");
