@@ -167,7 +167,6 @@ impl Gate {
         let bearer = bearer_of(&parts.headers).or_else(|| if self.key_in_url { key_of(&parts) } else { None });
         let caller = match &self.access {
             Access::Public => None,
-            Access::AnyToken => Some(self.keeper.recognise(&parts.headers, bearer.as_deref(), peer).await?),
             Access::Scopes(scopes) => {
                 Some(permitted(self.keeper.recognise(&parts.headers, bearer.as_deref(), peer).await?, scopes)?)
             }

@@ -29,7 +29,7 @@ pub fn routes() -> Vec<Route> {
             .answer_as::<String>(200, "The metrics", "application/openmetrics-text")
             .answer_as::<String>(200, "The metrics", "text/plain"),
         Route::new(Method::GET, "/openapi.json", "This description", description)
-            .any_token()
+            .scopes(&[Scope::Read, Scope::Operate, Scope::Ingest, Scope::Consume])
             .answer::<serde_json::Value>(200, "OpenAPI 3.1"),
     ]
 }

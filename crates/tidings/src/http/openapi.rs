@@ -110,10 +110,6 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     let Some(fields) = operation.as_object_mut() else { return operation };
     match &route.access {
         Access::Public => fields.insert("security".to_owned(), json!([])),
-        Access::AnyToken => {
-            fields.insert("description".to_owned(), json!("Scope: any."));
-            fields.insert("security".to_owned(), json!([{ "token": [] }]))
-        }
         Access::Scopes(scopes) => {
             let names: Vec<String> = scopes.iter().map(ToString::to_string).chain(["admin".to_owned()]).collect();
             fields.insert("description".to_owned(), json!(format!("Scope: {}.", names.join(" or "))));

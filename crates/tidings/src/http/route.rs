@@ -13,8 +13,6 @@ use crate::tokens::Scope;
 #[derive(Debug, Clone)]
 pub enum Access {
     Public,
-    /// Whoever has a token, whatever its scopes.
-    AnyToken,
     /// Any of these scopes; `admin` always may.
     Scopes(&'static [Scope]),
 }
@@ -106,12 +104,6 @@ impl Route {
     #[must_use]
     pub fn public(mut self) -> Self {
         self.access = Access::Public;
-        self
-    }
-
-    #[must_use]
-    pub fn any_token(mut self) -> Self {
-        self.access = Access::AnyToken;
         self
     }
 
