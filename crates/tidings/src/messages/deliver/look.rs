@@ -189,24 +189,26 @@ impl Deliverer {
         Ok(())
     }
 
-    /// Fills the window; `true` if everything that is due is in it.
+    /// Fills the window; `true` if everything that is due is in it. A lane that has come to its end is not read again: what is
+    /// due at this very moment would come once more, and lanes that begin anew in turn would never be at their ends together.
     pub(super) async fn fill(&mut self, now: Timestamp, monotonic: Duration) -> Result<bool, Error> {
-        let mut all_read = 0;
-        while all_read < self.lanes.len() && self.window.len() < WINDOW {
+        // They stand at the front, those that are at their ends behind them.
+        let mut unread = self.lanes.len();
+        while unread > 0 && self.window.len() < WINDOW {
             let Some(mut lane) = self.lanes.pop_front() else { break };
             let limit = PORTION.min(WINDOW - self.window.len());
             let read = lane.read(&*self.services.store, &self.services.messages.table, now, limit).await;
-            self.lanes.push_back(lane);
-            let (items, end) = read?;
-            all_read = if end { all_read + 1 } else { 0 };
-            for item in items {
+            let is_at_end = matches!(read, Ok((_, true)));
+            self.lanes.insert(if is_at_end { self.lanes.len() } else { unread - 1 }, lane);
+            unread -= usize::from(is_at_end);
+            for item in read?.0 {
                 let stub = Stub::of(Box::new(Stored::read(item)?), monotonic);
                 if self.held.insert(stub.message_id.clone()) {
                     self.window.push(stub);
                 }
             }
         }
-        Ok(all_read >= self.lanes.len())
+        Ok(unread == 0)
     }
 
     pub(super) async fn next_due(&mut self, now: Timestamp) -> Result<Option<Timestamp>, Error> {

@@ -49,23 +49,23 @@ async fn every_status_is_answered_as_the_table_says() {
 async fn a_limit_of_its_own_takes_the_place_of_the_clients() {
     let none = Timeouts { first_byte: Duration::ZERO, total: Duration::ZERO, ..Timeouts::default() };
     let hasty = || Outbound::trusted_with(none).unwrap();
-    let server = Server::start(|_| Reply::status(200)).await;
-    let target = target(server.url("/hook"));
-    let outcome = Sender::new(hasty()).send(&notice(), &target, now()).await;
-    assert!(matches!(outcome, Outcome::Retry { .. }), "{outcome:?}");
-    let limit = Some(Duration::from_secs(60));
-    let outcome = Sender::new(hasty()).send_within(limit, &notice(), &target, now()).await;
-    assert!(outcome.is_delivered(), "{outcome:?}");
-    let ntfy = tidings::channel::ntfy::Sender::new(hasty(), &server.url("/"), None).unwrap();
-    assert!(!ntfy.send(&notice(), "ops", now()).await.is_delivered());
-    let outcome = ntfy.send_within(limit, &notice(), "ops", now()).await;
-    assert!(outcome.is_delivered(), "{outcome:?}");
-
     let silent = Server::start(|_| Reply::Hang).await;
-    let target = Target { url: silent.url("/hook"), secrets: Vec::new() };
+    let unheard = target(silent.url("/hook"));
+    let outcome = Sender::new(hasty()).send(&notice(), &unheard, now()).await;
+    assert_eq!(outcome.text(), format!("{} took longer than 0 s to answer", silent.url("")));
     let limit = Some(Duration::from_millis(100));
-    let outcome = Sender::new(guarded()).send_within(limit, &notice(), &target, now()).await;
-    assert_eq!(outcome.text(), format!("{} took longer than 0.1 s to answer", silent.url("")));
+    for client in [hasty(), guarded()] {
+        let outcome = Sender::new(client).send_within(limit, &notice(), &unheard, now()).await;
+        assert_eq!(outcome.text(), format!("{} took longer than 0.1 s to answer", silent.url("")));
+    }
+    let server = Server::start(|_| Reply::status(200)).await;
+    let limit = Some(Duration::from_secs(60));
+    let outcome = Sender::new(hasty()).send_within(limit, &notice(), &target(server.url("/hook")), now()).await;
+    assert!(outcome.is_delivered(), "{outcome:?}");
+    let ntfy = |server: &Server| tidings::channel::ntfy::Sender::new(hasty(), &server.url("/"), None).unwrap();
+    assert!(!ntfy(&silent).send(&notice(), "ops", now()).await.is_delivered());
+    let outcome = ntfy(&server).send_within(limit, &notice(), "ops", now()).await;
+    assert!(outcome.is_delivered(), "{outcome:?}");
 }
 
 // SX-20: Standard Webhooks
