@@ -1,5 +1,6 @@
 //! Items as bytes: a version, then names and tagged values, lengths as varints.
 
+mod encoded;
 mod patch;
 
 use std::cell::RefCell;
@@ -10,7 +11,8 @@ use crate::attributes::Attributes;
 use crate::item::{Item, Name, Value};
 use crate::number::Number;
 use crate::{Error, limits};
-pub(crate) use patch::{is_single, number, patch_into};
+pub(crate) use encoded::{Encoded, KeyPart};
+pub(crate) use patch::patch_into;
 
 const VERSION: u8 = 1;
 
@@ -44,7 +46,11 @@ pub fn decode(bytes: &[u8]) -> Result<Item, Error> {
         Some(VERSION) => reader.map(0).filter(|_| reader.rest.is_empty()),
         _ => None,
     };
-    item.map(Item).ok_or_else(|| Error::Corrupt(format!("an item of {} bytes cannot be read", bytes.len())))
+    item.map(Item).ok_or_else(|| unreadable(bytes))
+}
+
+pub(crate) fn unreadable(bytes: &[u8]) -> Error {
+    Error::Corrupt(format!("an item of {} bytes cannot be read", bytes.len()))
 }
 
 fn put_len(out: &mut Vec<u8>, mut len: usize) {
@@ -254,28 +260,27 @@ mod tests {
 
     #[test]
     fn a_patched_item_is_the_changed_item() {
-        let all: [Change; 7] = [
+        let inner = Attributes::from([(Name::from("ü"), Value::Null)]);
+        let all: [Change; 8] = [
             Change::Set("bytes".into(), "text".into()),
             Change::Set("later".into(), Value::Bool(true)),
             Change::Remove("list".into()),
+            Change::Set("lists".into(), vec![Value::M(inner.clone()), Value::L(vec![7_i64.into()])].into()),
             Change::Add("n".into(), -7),
             Change::Add("new".into(), 5),
             Change::Remove("none".into()),
             Change::Set("zz".into(), 1_700_000_000_i64.into()),
         ];
         let table = Table::new("t", "id", KeyKind::S);
-        let inner = Attributes::from([(Name::from("ü"), Value::Null)]);
         let item = sample().with("n", 41_i64).with("list", vec![Value::M(inner), Value::L(vec![]), 7_i64.into()]);
         // Every choice of them.
         for choice in 1..1_u32 << all.len() {
             let chosen = all.iter().enumerate().filter(|(place, _)| choice >> place & 1 == 1);
             let changes: Vec<Change> = chosen.map(|(_, change)| change.clone()).collect();
-            assert!(changes.iter().all(is_single));
+            assert!(changes.iter().all(|change| table.allows(change)));
             let changed = Write::update(&table, Key::new("a"), changes.clone()).apply(Some(item.clone())).unwrap();
             assert_eq!(patched(&item, &changes), changed.map(|changed| encode(&changed)), "{changes:?}");
         }
-        assert_eq!(number(&encode(&item), "n"), Some(Number::from(41)));
-        assert_eq!((number(&encode(&item), "id"), number(&encode(&item), "o")), (None, None));
     }
 
     #[test]
@@ -290,25 +295,70 @@ mod tests {
         let many = (0..127).fold(Item::new(), |item, n| item.with(format!("{n:03}"), n));
         assert!(patched(&many, &[Change::Remove("000".into())]).is_some());
         assert!(patched(&many, &add("zzz", 1)).is_none(), "a count of two bytes");
-        for change in
-            [Change::Append("l".into(), vec![]), Change::Set("l".into(), Value::L(vec![])), add("", 1)[0].clone()]
-        {
-            assert!(!is_single(&change), "{change:?}");
+    }
+
+    #[test]
+    fn a_table_allows_what_leaves_any_item_fit() {
+        let own = |name: &'static str, kind| (Name::from(name), kind);
+        let table = Table::new("t", "id", KeyKind::S).index("i", own("at", KeyKind::S), Some(own("n", KeyKind::N)));
+        let set = |name: &'static str, value: Value| Change::Set(name.into(), value);
+        let deep = |levels| (0..levels).fold(Value::Null, |value, _| Value::L(vec![value]));
+        let long = |bytes| Value::S("x".repeat(bytes));
+        let nameless = Value::M(Attributes::from([(Name::from(""), Value::Null)]));
+        for allowed in [
+            set("x", deep(limits::NESTING - 1)),
+            set("at", long(limits::PARTITION_KEY_BYTES)),
+            set("n", 1_i64.into()),
+            Change::Add("n".into(), 1),
+            Change::Remove("at".into()),
+        ] {
+            assert!(table.allows(&allowed), "{allowed:?}");
         }
+        for other in [
+            set("x", deep(limits::NESTING)),
+            set("x", nameless),
+            set("", Value::Null),
+            set("at", long(limits::PARTITION_KEY_BYTES + 1)),
+            set("at", "".into()),
+            set("at", 1_i64.into()),
+            set("n", "1".into()),
+            Change::Add("at".into(), 1),
+            Change::Add("".into(), 1),
+            Change::Append("l".into(), vec![]),
+        ] {
+            assert!(!table.allows(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn an_item_is_looked_into_where_its_bytes_are() {
+        let (item, bytes) = (sample(), encode(&sample()));
+        let encoded = Encoded::new(&bytes);
+        assert!(encoded.is_whole());
+        for (name, value) in &item.0 {
+            assert_eq!(encoded.get(name).as_ref(), Some(value));
+            let is_part = matches!(value, Value::S(_) | Value::N(_) | Value::B(_));
+            assert_eq!(encoded.key_part(name).is_some(), is_part, "{name}");
+            assert_eq!(encoded.number(name).map(Value::N).as_ref(), Some(value).filter(|_| name == "n"));
+        }
+        assert!(encoded.get("o").is_none() && encoded.key_part("o").is_none() && encoded.number("o").is_none());
     }
 
     #[test]
     fn damage_is_an_error_and_never_a_panic() {
         let bytes = encode(&sample().with("long", "short"));
         for cut in 0..bytes.len() {
-            assert!(decode(&bytes[..cut]).is_err());
+            assert!(decode(&bytes[..cut]).is_err() && !Encoded::new(&bytes[..cut]).is_whole());
             assert!(patch_into(&mut Vec::new(), &bytes[..cut], &[Change::Add("n".into(), 1)]).is_none());
         }
         for place in 0..bytes.len() {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
                 damaged[place] ^= 1 << bit;
-                let _ = decode(&damaged);
+                let is_read = decode(&damaged).is_ok();
+                let encoded = Encoded::new(&damaged);
+                assert!(encoded.is_whole() || !is_read);
+                let _ = (encoded.get("list"), encoded.key_part("id").is_some(), encoded.number("n"));
                 let _ = patch_into(&mut Vec::new(), &damaged, &[Change::Add("n".into(), 1)]);
             }
         }

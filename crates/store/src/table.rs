@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::Error;
 use crate::item::{Item, Key, KeyValue, Name, Value};
 use crate::limits;
+use crate::write::Change;
 
 /// The type of a key attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -300,6 +301,21 @@ impl Table {
             return Err(Error::Invalid(format!("an item of {} has an attribute without a name", self.name())));
         }
         Ok(size)
+    }
+
+    /// Whether a change leaves any item of the table fit to be stored, whatever else it has: its size and sums apart.
+    pub(crate) fn allows(&self, change: &Change) -> bool {
+        let mut parts = self.0.parts.iter().filter(|part| part.attribute.0 == change.name());
+        match change {
+            Change::Set(name, value) => {
+                let fits = |part: &KeyPart| self.check_value(&part.attribute, Some(value), part.most).is_ok();
+                let is_sound = !name.is_empty() && value.depth() < limits::NESTING && !has_empty_name_inside(value);
+                is_sound && parts.all(fits)
+            }
+            Change::Add(name, _) => !name.is_empty() && parts.all(|part| part.attribute.1 == KeyKind::N),
+            Change::Remove(_) => true,
+            Change::Append(..) => false,
+        }
     }
 
     /// Checks a key attribute where it stands; most items are only checked, and nothing needs a copy for that.

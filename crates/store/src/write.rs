@@ -1,5 +1,7 @@
 //! Writes, the conditions they carry, and the rules every transaction must keep.
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -67,24 +69,28 @@ impl Condition {
     /// Whether the condition holds of `item` (`None`: there is no such item).
     #[must_use]
     pub fn holds(&self, item: Option<&Item>) -> bool {
-        let attribute = |name: &str| item.and_then(|item| item.get(name));
+        self.holds_of(item.is_some(), &|name| item?.get(name).map(Cow::Borrowed))
+    }
+
+    /// The same of an item whose attributes are looked up by name, if it is there.
+    pub(crate) fn holds_of<'a>(&self, is_there: bool, attribute: &dyn Fn(&str) -> Option<Cow<'a, Value>>) -> bool {
         match self {
             Self::None | Self::Fresh => true,
-            Self::Exists => item.is_some(),
-            Self::NotExists => item.is_none(),
-            Self::Equals(name, value) => attribute(name) == Some(value),
-            Self::Differs(name, value) => attribute(name) != Some(value),
-            Self::Less(name, value) => compare(attribute(name), value) == Some(std::cmp::Ordering::Less),
-            Self::Greater(name, value) => compare(attribute(name), value) == Some(std::cmp::Ordering::Greater),
+            Self::Exists => is_there,
+            Self::NotExists => !is_there,
+            Self::Equals(name, value) => attribute(name).as_deref() == Some(value),
+            Self::Differs(name, value) => attribute(name).as_deref() != Some(value),
+            Self::Less(name, value) => compare(attribute(name).as_deref(), value) == Some(Ordering::Less),
+            Self::Greater(name, value) => compare(attribute(name).as_deref(), value) == Some(Ordering::Greater),
             Self::HasAttribute(name) => attribute(name).is_some(),
             Self::LacksAttribute(name) => attribute(name).is_none(),
-            Self::All(all) => all.iter().all(|condition| condition.holds(item)),
-            Self::Any(any) => any.iter().any(|condition| condition.holds(item)),
+            Self::All(all) => all.iter().all(|condition| condition.holds_of(is_there, attribute)),
+            Self::Any(any) => any.iter().any(|condition| condition.holds_of(is_there, attribute)),
         }
     }
 }
 
-fn compare(left: Option<&Value>, right: &Value) -> Option<std::cmp::Ordering> {
+fn compare(left: Option<&Value>, right: &Value) -> Option<Ordering> {
     match (left?, right) {
         (Value::S(a), Value::S(b)) => Some(a.cmp(b)),
         (Value::N(a), Value::N(b)) => Some(a.cmp(b)),

@@ -1,9 +1,10 @@
-//! Changes of single values in the bytes of an item, which is not taken apart for that.
+//! Changes of values in the bytes of an item, which is not taken apart for that.
 //!
 //! Counters are changed far more often than anything else, by the one thread that everybody waits for. To read such an item
 //! into memory, change a number and write it again takes ten times as long as to copy its bytes around that number.
 
-use super::{Reader, TAG_NUMBER, VERSION, put_bytes, put_value};
+use super::encoded::{Attribute, number_of};
+use super::{Reader, VERSION, put_bytes, put_value};
 use crate::item::Value;
 use crate::limits;
 use crate::number::Number;
@@ -12,18 +13,8 @@ use crate::write::Change;
 /// Attributes of an item whose count is one byte.
 const FEW: usize = 0x80;
 
-/// Whether a change is one of a single value, to a single value.
-pub(crate) fn is_single(change: &Change) -> bool {
-    match change {
-        Change::Set(name, value) => !name.is_empty() && !matches!(value, Value::L(_) | Value::M(_)),
-        Change::Add(name, _) => !name.is_empty(),
-        Change::Remove(_) => true,
-        Change::Append(..) => false,
-    }
-}
-
 /// Appends the bytes of the item that these are the bytes of, after the changes, which are in the order of their names and
-/// pass [`is_single`]. `None` where it takes more than that to say what the item is then, or why it cannot be.
+/// allowed by its table. `None` where it takes more than that to say what the item is then, or why it cannot be.
 pub(crate) fn patch_into(out: &mut Vec<u8>, bytes: &[u8], changes: &[Change]) -> Option<()> {
     let start = out.len();
     let mut reader = Reader { rest: bytes };
@@ -55,18 +46,6 @@ pub(crate) fn patch_into(out: &mut Vec<u8>, bytes: &[u8], changes: &[Change]) ->
     Some(())
 }
 
-/// The number that the item of these bytes has under a name, if it has one.
-pub(crate) fn number(bytes: &[u8], name: &str) -> Option<Number> {
-    let mut reader = Reader { rest: bytes.strip_prefix(&[VERSION])? };
-    for _ in 0..reader.len()? {
-        let attribute = reader.attribute()?;
-        if attribute.name == name.as_bytes() {
-            return number_of(attribute.value);
-        }
-    }
-    None
-}
-
 /// Puts an attribute there as the change leaves it; tells how many that are, one or none.
 fn put_changed(out: &mut Vec<u8>, change: &Change, present: Option<&[u8]>) -> Option<usize> {
     let mut put = |name: &str, value: &Value| {
@@ -86,29 +65,5 @@ fn put_changed(out: &mut Vec<u8>, change: &Change, present: Option<&[u8]>) -> Op
             put(name, &Value::N(sum))
         }
         Change::Append(..) => None,
-    }
-}
-
-fn number_of(value: &[u8]) -> Option<Number> {
-    let number = value.strip_prefix(&[TAG_NUMBER])?;
-    Number::from_sortable(number).map(|(number, _)| number)
-}
-
-/// One attribute in the bytes of an item.
-struct Attribute<'a> {
-    name: &'a [u8],
-    value: &'a [u8],
-    /// Both, as they stand there.
-    whole: &'a [u8],
-}
-
-impl<'a> Reader<'a> {
-    fn attribute(&mut self) -> Option<Attribute<'a>> {
-        let before = self.rest;
-        let name = self.bytes()?;
-        let from = self.rest;
-        self.skip(0)?;
-        let up_to_here = |start: &'a [u8]| start.get(..start.len() - self.rest.len());
-        Some(Attribute { name, value: up_to_here(from)?, whole: up_to_here(before)? })
     }
 }

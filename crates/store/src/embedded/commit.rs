@@ -5,6 +5,7 @@
 //! all of them. A write or fsync that fails ends it for good: nothing is acknowledged any more, because after a
 //! failed fsync nobody can know what is on disk.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +20,8 @@ use super::settle::{Settler, WAITING};
 use super::tables::Opened;
 use super::{Keyspaces, Shared, keys};
 use crate::Error;
-use crate::codec;
+use crate::codec::{self, Encoded};
 use crate::error::FailedCondition;
-use crate::item::Item;
 use crate::table::Table;
 use crate::write::{Condition, updated};
 
@@ -195,12 +195,13 @@ impl Committer {
         for (write, step) in plan.steps.iter().enumerate() {
             let opened = tables.at(step.table)?;
             let stored = match step.needs_present(&opened.table) {
-                true => self.present(opened, step, group, now)?,
-                false => Present::Nothing,
+                true => self.present(opened, step, group)?,
+                false => None,
             };
-            let visible = stored.item().filter(|item| !opened.table.is_expired(item, now));
-            if !step.condition.holds(visible) {
-                failed.push(FailedCondition { write, found: visible.cloned() });
+            let visible = stored.as_deref().filter(|bytes| !is_expired(&opened.table, bytes, now));
+            let attribute = |name: &str| Encoded::new(visible?).get(name).map(Cow::Owned);
+            if !step.condition.holds_of(visible.is_some(), &attribute) {
+                failed.push(FailedCondition { write, found: visible.map(codec::decode).transpose()? });
             }
             present.push(stored);
         }
@@ -223,33 +224,27 @@ impl Committer {
         Ok(())
     }
 
-    /// What is there under a step's key, as far as it must be known.
-    fn present(&self, opened: &Opened, step: &Step, group: &Group, now: i64) -> Result<Present, Error> {
+    /// The bytes of what is there under a step's key, expired or not.
+    fn present(&self, opened: &Opened, step: &Step, group: &Group) -> Result<Option<Slice>, Error> {
         if opened.absent.as_ref().is_some_and(|absent| absent.is_sure(&step.item_key)) {
-            return Ok(Present::Nothing);
+            return Ok(None);
         }
-        let Some(bytes) = self.bytes(&step.item_key, opened.ids.apart, group)? else { return Ok(Present::Nothing) };
-        let is_patched = matches!(&step.action, Action::Update(update) if update.in_bytes);
-        if is_patched && expiry_of(&opened.table, &bytes).is_none_or(|at| at > now) {
-            return Ok(Present::Bytes(bytes));
-        }
-        codec::decode(&bytes).map(Present::Item)
+        self.bytes(&step.item_key, opened.ids.apart, group)
     }
 
-    /// The item under a key as the group so far leaves it, expired or not.
-    fn item(&self, item_key: &Slice, apart: bool, group: &Group) -> Result<Option<Item>, Error> {
-        self.bytes(item_key, apart, group)?.map(|bytes| codec::decode(&bytes)).transpose()
-    }
-
-    /// Its bytes.
+    /// The bytes of the item under a key as the group so far leaves it.
     fn bytes(&self, item_key: &Slice, apart: bool, group: &Group) -> Result<Option<Slice>, Error> {
         if let Some(changed) = group.item(item_key) {
             return Ok(changed.cloned());
         }
         let found = self.shared.front().get(Space::items(apart), item_key);
+        let found = match found {
+            Some(found) => found,
+            None => self.spaces.items(apart).get(item_key).map_err(|e| Error::failed("cannot read an item", e))?,
+        };
         match found {
-            Some(found) => Ok(found),
-            None => self.spaces.items(apart).get(item_key).map_err(|e| Error::failed("cannot read an item", e)),
+            Some(bytes) if !Encoded::new(&bytes).is_whole() => Err(codec::unreadable(&bytes)),
+            found => Ok(found),
         }
     }
 
@@ -266,9 +261,9 @@ impl Committer {
                     continue;
                 };
                 // The list is a hint: the item may be gone since, or have got another expiry.
-                let item = self.item(&key, ids.apart, group)?;
-                let Some(item) = item.filter(|item| table.is_expired(item, now)) else { continue };
-                let gone = plan::entries(table, ids, &key, &item)?;
+                let item = self.bytes(&key, ids.apart, group)?;
+                let Some(item) = item.filter(|item| is_expired(table, item, now)) else { continue };
+                let gone = plan::entries(table, ids, &key, &Encoded::new(&item))?;
                 let apart = ids.apart;
                 group.add(Change::removal(key, apart, gone));
                 swept += 1;
@@ -303,73 +298,53 @@ impl Committer {
     }
 }
 
-/// What is there before a transaction.
-enum Present {
-    Nothing,
-    Item(Item),
-    /// An item that is changed in its bytes and not looked into otherwise; it has not expired.
-    Bytes(Slice),
-}
-
-impl Present {
-    const fn item(&self) -> Option<&Item> {
-        match self {
-            Self::Item(item) => Some(item),
-            Self::Nothing | Self::Bytes(_) => None,
-        }
-    }
-
-    fn into_item(self) -> Result<Option<Item>, Error> {
-        match self {
-            Self::Nothing => Ok(None),
-            Self::Item(item) => Ok(Some(item)),
-            Self::Bytes(bytes) => codec::decode(&bytes).map(Some),
-        }
-    }
-}
-
 /// The second at which the item of these bytes expires, if it does.
 fn expiry_of(table: &Table, bytes: &[u8]) -> Option<i64> {
-    codec::number(bytes, table.ttl_attribute()?).map(|at| at.ceil())
+    Encoded::new(bytes).number(table.ttl_attribute()?).map(|at| at.ceil())
 }
 
-/// What a step does to the store, given what is there.
-fn change(opened: &Opened, step: Step, present: Present, now: i64) -> Result<Option<Change>, Error> {
+fn is_expired(table: &Table, bytes: &[u8], now: i64) -> bool {
+    expiry_of(table, bytes).is_some_and(|at| at <= now)
+}
+
+/// What a step does to the store, given the bytes of what is there.
+fn change(opened: &Opened, step: Step, present: Option<Slice>, now: i64) -> Result<Option<Change>, Error> {
     let Opened { table, ids, .. } = opened;
     let looked_for = step.needs_present(table);
     let Step { item_key, action, condition, .. } = step;
     let apart = ids.apart;
-    if let (Action::Update(update), Present::Bytes(before)) = (&action, &present)
-        && let Some(after) = update.patched(before)
+    let had_expiry = present.as_deref().and_then(|bytes| expiry_of(table, bytes));
+    // An expiry that was there before is on a list already.
+    let not_listed = |expires: Option<i64>| expires.filter(|_| expires != had_expiry);
+    if let (Action::Update(update), Some(before)) = (&action, &present)
+        && had_expiry.is_none_or(|at| at > now)
+        && let Some((after, entries)) = update.patched(opened, &item_key, before)?
     {
         let expires = expiry_of(table, &after);
-        let expiry = expires.filter(|_| expires != expiry_of(table, before));
-        let entries = Entries::Same;
+        let expiry = not_listed(expires);
         return Ok(Some(Change { item_key, apart, bytes: Some(after), is_new: false, entries, expires, expiry }));
     }
-    let stored = present.into_item()?;
-    let is_new = stored.is_none() && (looked_for || condition == Condition::Fresh);
-    let gone = match &stored {
-        Some(item) if !matches!(action, Action::Check) => plan::entries(table, ids, &item_key, item)?,
+    let is_new = present.is_none() && (looked_for || condition == Condition::Fresh);
+    let gone = match &present {
+        Some(bytes) if !matches!(action, Action::Check) => plan::entries(table, ids, &item_key, &Encoded::new(bytes))?,
         _ => Vec::new(),
     };
-    let had_expiry = stored.as_ref().and_then(|item| table.expiry_of(item));
     let after = match action {
         Action::Check => return Ok(None),
-        Action::Delete if looked_for && stored.is_none() => return Ok(None),
+        Action::Delete if looked_for && present.is_none() => return Ok(None),
         Action::Delete => {
             return Ok(Some(Change::removal(item_key, apart, gone)));
         }
         Action::Put(after) => after,
         Action::Update(update) => {
-            let before = stored.filter(|item| !table.is_expired(item, now));
+            let before = present.filter(|bytes| !is_expired(table, bytes, now));
+            let before = before.map(|bytes| codec::decode(&bytes)).transpose()?;
             let after = updated(table, &update.key, &update.changes, before)?;
             plan::stored(table, ids, &item_key, &after)?
         }
     };
-    // An expiry that was there before is on a list already.
     let expires = after.expiry;
-    let expiry = expires.filter(|expiry| Some(*expiry) != had_expiry);
+    let expiry = not_listed(expires);
     let entries = Entries::Other { gone, new: after.entries };
     Ok(Some(Change { item_key, apart, bytes: Some(after.bytes), is_new, entries, expires, expiry }))
 }
@@ -384,7 +359,7 @@ mod tests {
     use super::*;
     use crate::table::KeyKind;
     use crate::write::Write;
-    use crate::{Key, Store};
+    use crate::{Item, Key, Store};
 
     #[derive(Default)]
     struct Commits(AtomicUsize);

@@ -9,6 +9,7 @@
 use fjall::Slice;
 
 use super::scratch::built;
+use crate::codec::{self, Encoded};
 use crate::item::{Item, Key, KeyValue, Value};
 use crate::number::Number;
 use crate::query::Range;
@@ -68,9 +69,9 @@ pub fn put_item(out: &mut Vec<u8>, table: u16, key: &Key) -> Option<()> {
 /// Appends the key of an item, which has been checked.
 pub fn put_item_of(out: &mut Vec<u8>, id: u16, table: &Table, item: &Item) -> Option<()> {
     out.extend(id.to_be_bytes());
-    put_value(out, item.get(&table.partition_attribute().0)?)?;
+    item.put_part(out, &table.partition_attribute().0)?;
     match table.sort_attribute() {
-        Some((sort, _)) => put_value(out, item.get(sort)?),
+        Some((sort, _)) => item.put_part(out, sort),
         None => Some(()),
     }
 }
@@ -100,12 +101,12 @@ pub fn put_index_entry(
     out: &mut Vec<u8>,
     id: u16,
     index: &Index,
-    item: &Item,
+    item: &impl Parts,
     own: &OwnKey<'_>,
     same_sort: bool,
 ) -> Option<()> {
     out.extend(id.to_be_bytes());
-    put_value(out, item.get(&index.partition.0)?)?;
+    item.put_part(out, &index.partition.0)?;
     let (partition, sort) = own.parts();
     if same_sort {
         out.extend_from_slice(sort);
@@ -113,7 +114,7 @@ pub fn put_index_entry(
         return Some(());
     }
     if let Some((sort, _)) = &index.sort {
-        put_value(out, item.get(sort)?)?;
+        item.put_part(out, sort)?;
     }
     out.extend_from_slice(partition);
     out.extend_from_slice(sort);
@@ -138,19 +139,39 @@ impl<'a> OwnKey<'a> {
     }
 }
 
-/// The same bytes as [`put`], from the attribute itself.
-fn put_value(out: &mut Vec<u8>, value: &Value) -> Option<()> {
-    match value {
-        Value::S(text) => put_text(out, text.as_bytes()),
-        Value::B(bytes) => put_text(out, bytes),
-        Value::N(number) => {
-            number.put_sortable(out);
-            return Some(());
+/// An item whose attributes can be made parts of keys.
+pub trait Parts {
+    /// Appends the same bytes as [`put`], from the attribute itself; `None` if there is none that can stand in a key.
+    fn put_part(&self, out: &mut Vec<u8>, name: &str) -> Option<()>;
+}
+
+impl Parts for Item {
+    fn put_part(&self, out: &mut Vec<u8>, name: &str) -> Option<()> {
+        match self.get(name)? {
+            Value::S(text) => put_text(out, text.as_bytes()),
+            Value::B(bytes) => put_text(out, bytes),
+            Value::N(number) => {
+                number.put_sortable(out);
+                return Some(());
+            }
+            _ => return None,
         }
-        _ => return None,
+        out.extend([0, END]);
+        Some(())
     }
-    out.extend([0, END]);
-    Some(())
+}
+
+impl Parts for Encoded<'_> {
+    fn put_part(&self, out: &mut Vec<u8>, name: &str) -> Option<()> {
+        match self.key_part(name)? {
+            codec::KeyPart::Text(text) => {
+                put_text(out, text);
+                out.extend([0, END]);
+            }
+            codec::KeyPart::Number(sortable) => out.extend_from_slice(sortable),
+        }
+        Some(())
+    }
 }
 
 /// How many bytes of an index entry it shares with the others of its list: those up to the first `bytes` bytes of the
@@ -300,6 +321,23 @@ mod tests {
             let mut expected = Vec::new();
             put(&mut expected, &KeyValue::from(*text));
             assert_eq!(bytes[2..2 + len], expected);
+        }
+    }
+
+    #[test]
+    fn parts_of_keys_are_the_same_from_an_item_and_from_its_bytes() {
+        let number: Number = "-12.5e10".parse().unwrap();
+        let item = Item::new().with("b", vec![0, 1, 255]).with("n", number).with("s", "a\0b").with("x", true);
+        let bytes = codec::encode(&item);
+        for name in ["b", "n", "s", "x", "none"] {
+            let (mut one, mut other) = (Vec::new(), Vec::new());
+            assert_eq!(item.put_part(&mut one, name), Encoded::new(&bytes).put_part(&mut other, name));
+            assert_eq!(one, other);
+            if let Some(value) = item.get(name).and_then(KeyValue::from_value) {
+                let mut key = Vec::new();
+                put(&mut key, &value);
+                assert_eq!(one, key);
+            }
         }
     }
 

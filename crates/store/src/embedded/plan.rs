@@ -7,12 +7,13 @@
 use fjall::Slice;
 use rustc_hash::FxHashSet;
 
-use super::keys::{self, OwnKey};
+use super::group::Entries;
+use super::keys::{self, OwnKey, Parts};
 use super::layout::TableIds;
 use super::scratch::{Shelf, built};
-use super::tables::Tables;
+use super::tables::{Opened, Tables};
 use crate::Error;
-use crate::codec;
+use crate::codec::{self, Encoded};
 use crate::item::{Item, Key};
 use crate::table::{Index, KeyAttribute, KeyKind, Table};
 use crate::write::{Change, Condition, Write, check_count, check_total, item_twice};
@@ -58,8 +59,10 @@ pub enum Action {
 pub struct Update {
     pub key: Key,
     pub changes: Vec<Change>,
-    /// Whether it touches single values only, and no entry that leads to the item: it can be made in the item's bytes.
-    pub in_bytes: bool,
+    /// Whether it can be made in the bytes of any item.
+    in_bytes: bool,
+    /// Whether it leaves the entries that lead to the item as they are.
+    same_entries: bool,
 }
 
 /// An item as it goes to disk, with the index entries that lead to it.
@@ -133,8 +136,7 @@ fn draft_steps(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Re
             }
             Write::Update { table, key, changes, condition } => {
                 shelves.keys.put(|out| keys::put_item(out, ids.table, &key));
-                let is_plain = condition == Condition::None;
-                (condition, Action::Update(Box::new(Update::new(&table, key, changes, is_plain))))
+                (condition, Action::Update(Box::new(Update::new(&table, key, changes))))
             }
             Write::Delete { key, condition, .. } => {
                 shelves.keys.put(|out| keys::put_item(out, ids.table, &key));
@@ -153,18 +155,27 @@ fn draft_steps(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Re
 }
 
 impl Update {
-    /// Whether it may be done is decided by the step's own condition; without one, the item need not be looked into.
-    fn new(table: &Table, key: Key, mut changes: Vec<Change>, is_plain: bool) -> Self {
-        let in_bytes = is_plain && changes.iter().all(|change| codec::is_single(change) && !leads_there(table, change));
+    fn new(table: &Table, key: Key, mut changes: Vec<Change>) -> Self {
+        let in_bytes = changes.iter().all(|change| table.allows(change));
         if in_bytes {
             changes.sort_unstable_by(|one, other| one.name().cmp(other.name()));
         }
-        Self { key, changes, in_bytes }
+        let same_entries = !changes.iter().any(|change| leads_there(table, change));
+        Self { key, changes, in_bytes, same_entries }
     }
 
-    /// The item's bytes after it, if that can be said without taking it apart.
-    pub fn patched(&self, bytes: &[u8]) -> Option<Slice> {
-        if self.in_bytes { built(|out| codec::patch_into(out, bytes, &self.changes)) } else { None }
+    /// The item's bytes after it, if that can be said without taking it apart, and how its entries change.
+    pub fn patched(&self, opened: &Opened, item_key: &[u8], before: &[u8]) -> Result<Option<(Slice, Entries)>, Error> {
+        let patch = |out: &mut Vec<u8>| codec::patch_into(out, before, &self.changes);
+        let Some(after) = self.in_bytes.then(|| built(patch)).flatten() else { return Ok(None) };
+        if self.same_entries {
+            return Ok(Some((after, Entries::Same)));
+        }
+        let Opened { table, ids, .. } = opened;
+        let gone = entries(table, ids, item_key, &Encoded::new(before))?;
+        let mut new = entries(table, ids, item_key, &Encoded::new(&after))?;
+        put_beside(&mut new, &after);
+        Ok(Some((after, Entries::Other { gone, new })))
     }
 }
 
@@ -216,9 +227,14 @@ impl Stored {
     fn fill(&mut self, keys: &mut impl Iterator<Item = Slice>, items: &mut impl Iterator<Item = Slice>) {
         fill(&mut self.entries, keys);
         self.bytes = items.next().unwrap_or_default();
-        for entry in self.entries.iter_mut().filter(|entry| self.bytes.len() <= entry.whole_bytes) {
-            entry.value = self.bytes.clone();
-        }
+        put_beside(&mut self.entries, &self.bytes);
+    }
+}
+
+/// Puts an item beside those of its entries that take one of its size.
+fn put_beside(entries: &mut [Entry], item: &Slice) {
+    for entry in entries.iter_mut().filter(|entry| item.len() <= entry.whole_bytes) {
+        entry.value = item.clone();
     }
 }
 
@@ -256,7 +272,7 @@ pub fn stored(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item) -> Re
 }
 
 /// The index entries that lead to an item, which has been checked.
-pub fn entries(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item) -> Result<Vec<Entry>, Error> {
+pub fn entries(table: &Table, ids: &TableIds, item_key: &[u8], item: &impl Parts) -> Result<Vec<Entry>, Error> {
     let mut shelf = Shelf::new();
     let mut entries = put_entries(&mut shelf, table, ids, item_key, item)?;
     fill(&mut entries, &mut shelf.take());
@@ -269,7 +285,7 @@ fn put_entries(
     table: &Table,
     ids: &TableIds,
     item_key: &[u8],
-    item: &Item,
+    item: &impl Parts,
 ) -> Result<Vec<Entry>, Error> {
     if ids.indexes.is_empty() {
         return Ok(Vec::new());
