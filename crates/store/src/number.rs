@@ -1,6 +1,7 @@
 //! DynamoDB's numbers: decimal, up to 38 significant digits, compared by value.
 
 mod decimal;
+mod whole;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -68,7 +69,10 @@ impl Number {
     /// The size DynamoDB charges: about a byte for two digits, and one more.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.decimal().size()
+        match &self.0 {
+            Form::Whole(value) => whole::size(*value),
+            Form::Decimal(decimal) => decimal.size(),
+        }
     }
 
     /// Bytes whose order is the order of the numbers; no such form is the start of another's.
@@ -81,12 +85,18 @@ impl Number {
 
     /// Appends what [`Number::to_sortable`] gives.
     pub fn put_sortable(&self, out: &mut Vec<u8>) {
-        self.decimal().put_sortable(out);
+        match &self.0 {
+            Form::Whole(value) => whole::put_sortable(*value, out),
+            Form::Decimal(decimal) => decimal.put_sortable(out),
+        }
     }
 
     /// Reads what [`Number::to_sortable`] wrote; gives the number and how many bytes it took.
     #[must_use]
     pub fn from_sortable(bytes: &[u8]) -> Option<(Self, usize)> {
+        if let Some((value, len)) = whole::from_sortable(bytes) {
+            return Some((Self::from(value), len));
+        }
         let (decimal, len) = Decimal::from_sortable(bytes)?;
         Some((decimal.into(), len))
     }
@@ -208,6 +218,24 @@ mod tests {
         }
         assert_eq!(n("9223372036854775807.0").to_i64(), Some(i64::MAX));
         assert!(size_of::<Number>() <= 16, "an item has several");
+    }
+
+    #[test]
+    fn whole_numbers_are_written_and_read_as_digits_are() {
+        let powers = (0..19).flat_map(|power| [-1, 0, 1].map(|by| 10_i64.pow(power).saturating_add(by)));
+        let others = [0, 7, 1_702_387_200, 1_700_000_000_000_001, 120_300, i64::MAX, i64::MAX - 7];
+        for value in powers.chain(others).flat_map(|value| [value, -value]).chain([i64::MIN]) {
+            let (number, decimal) = (Number::from(value), Decimal::from(value));
+            let mut bytes = b"before".to_vec();
+            decimal.put_sortable(&mut bytes);
+            let bytes = bytes.split_off(6);
+            assert_eq!((number.to_sortable(), number.size()), (bytes.clone(), decimal.size()), "{value}");
+            let more = [&*bytes, &[0, 255, 1]].concat();
+            assert_eq!(Number::from_sortable(&more), Some((number, bytes.len())), "{value}");
+            for cut in 0..bytes.len() {
+                assert_eq!(Number::from_sortable(&bytes[..cut]), None, "{value}");
+            }
+        }
     }
 
     #[test]

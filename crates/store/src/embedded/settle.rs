@@ -15,6 +15,10 @@ use crate::Error;
 /// height of a load is long in coming back.
 pub const WAITING: usize = 1;
 
+/// Entries that are taken hold of together. They lie all over the memory, and to wait for many of them at the same time
+/// takes no longer than to wait for one.
+const AT_ONCE: usize = 64;
+
 /// Takes closed sheets, in the order in which they were closed.
 pub struct Settler {
     closed: Sender<Arc<Sheet>>,
@@ -70,10 +74,14 @@ pub fn into_tables(db: &Database, spaces: &Keyspaces, sheet: &Sheet) -> Result<(
             return Ok(());
         }
         let mut tables = spaces.of(space).start_ingestion()?;
-        for (key, value) in entries {
-            match value {
-                Some(value) => tables.write(key.clone(), value.clone())?,
-                None => tables.write_tombstone(key.clone())?,
+        let mut next = Vec::with_capacity(AT_ONCE);
+        while entries.peek().is_some() {
+            next.extend(entries.by_ref().take(AT_ONCE).map(|(key, value)| (key.clone(), value.cloned())));
+            for (key, value) in next.drain(..) {
+                match value {
+                    Some(value) => tables.write(key, value)?,
+                    None => tables.write_tombstone(key)?,
+                }
             }
         }
         tables.finish()

@@ -62,12 +62,12 @@ impl fmt::Debug for Digits {
 }
 
 /// The largest and smallest magnitudes are below 10^126 and not below 10^-130.
-const EXPONENTS: std::ops::RangeInclusive<i64> = -129..=126;
+pub const EXPONENTS: std::ops::RangeInclusive<i64> = -129..=126;
 
 /// How the sortable form of a number begins; of a negative one all bytes are turned round.
-const ZERO: u8 = 0x80;
-const POSITIVE: u8 = 0xC0;
-const NEGATIVE: u8 = !POSITIVE;
+pub const ZERO: u8 = 0x80;
+pub const POSITIVE: u8 = 0xC0;
+pub const NEGATIVE: u8 = !POSITIVE;
 
 /// The lowest power of ten a digit can stand for: 38 of them in the smallest number.
 const SUM_LOWEST: i64 = -167;
