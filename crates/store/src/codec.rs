@@ -11,7 +11,7 @@ use crate::attributes::Attributes;
 use crate::item::{Item, Name, Value};
 use crate::number::Number;
 use crate::{Error, limits};
-pub(crate) use encoded::{Encoded, KeyPart};
+pub(crate) use encoded::{Encoded, KeyPart, Listed};
 pub(crate) use patch::patch_into;
 
 const VERSION: u8 = 1;
@@ -49,7 +49,7 @@ pub fn decode(bytes: &[u8]) -> Result<Item, Error> {
     item.map(Item).ok_or_else(|| unreadable(bytes))
 }
 
-pub(crate) fn unreadable(bytes: &[u8]) -> Error {
+fn unreadable(bytes: &[u8]) -> Error {
     Error::Corrupt(format!("an item of {} bytes cannot be read", bytes.len()))
 }
 
@@ -334,21 +334,21 @@ mod tests {
     fn an_item_is_looked_into_where_its_bytes_are() {
         let (item, bytes) = (sample(), encode(&sample()));
         let encoded = Encoded::new(&bytes);
-        assert!(encoded.is_whole());
+        let listed = encoded.listed().unwrap();
         for (name, value) in &item.0 {
             assert_eq!(encoded.get(name).as_ref(), Some(value));
             let is_part = matches!(value, Value::S(_) | Value::N(_) | Value::B(_));
-            assert_eq!(encoded.key_part(name).is_some(), is_part, "{name}");
+            assert_eq!(listed.key_part(name).is_some(), is_part, "{name}");
             assert_eq!(encoded.number(name).map(Value::N).as_ref(), Some(value).filter(|_| name == "n"));
         }
-        assert!(encoded.get("o").is_none() && encoded.key_part("o").is_none() && encoded.number("o").is_none());
+        assert!(encoded.get("o").is_none() && listed.key_part("o").is_none() && encoded.number("o").is_none());
     }
 
     #[test]
     fn damage_is_an_error_and_never_a_panic() {
         let bytes = encode(&sample().with("long", "short"));
         for cut in 0..bytes.len() {
-            assert!(decode(&bytes[..cut]).is_err() && !Encoded::new(&bytes[..cut]).is_whole());
+            assert!(decode(&bytes[..cut]).is_err() && Encoded::new(&bytes[..cut]).listed().is_err());
             assert!(patch_into(&mut Vec::new(), &bytes[..cut], &[Change::Add("n".into(), 1)]).is_none());
         }
         for place in 0..bytes.len() {
@@ -357,8 +357,8 @@ mod tests {
                 damaged[place] ^= 1 << bit;
                 let is_read = decode(&damaged).is_ok();
                 let encoded = Encoded::new(&damaged);
-                assert!(encoded.is_whole() || !is_read);
-                let _ = (encoded.get("list"), encoded.key_part("id").is_some(), encoded.number("n"));
+                assert!(encoded.listed().is_ok() || !is_read);
+                let _ = (encoded.get("list"), encoded.number("n"));
                 let _ = patch_into(&mut Vec::new(), &damaged, &[Change::Add("n".into(), 1)]);
             }
         }

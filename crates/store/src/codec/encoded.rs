@@ -3,13 +3,18 @@
 //! The one thread that everybody waits for needs a few attributes of an item: those that a condition names, those that lead
 //! to it in an index, and when it expires. To take the whole item apart for them costs several times as much.
 
-use super::{Reader, TAG_BYTES, TAG_NUMBER, TAG_STRING, VERSION};
+use super::{Reader, TAG_BYTES, TAG_NUMBER, TAG_STRING, VERSION, unreadable};
+use crate::Error;
 use crate::item::Value;
 use crate::number::Number;
 
 /// The bytes of an item.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Encoded<'a>(&'a [u8]);
+
+/// The attributes of such an item, for who needs several of them.
+#[derive(Debug)]
+pub(crate) struct Listed<'a>(Vec<Attribute<'a>>);
 
 /// An attribute that may stand in a key, as it stands in the bytes.
 pub(crate) enum KeyPart<'a> {
@@ -24,16 +29,19 @@ impl<'a> Encoded<'a> {
         Self(bytes)
     }
 
-    /// Whether the bytes have as many attributes as they say, and nothing else.
-    pub(crate) fn is_whole(self) -> bool {
-        let walk = || {
+    /// All of its attributes; an error if the bytes are not those of an item.
+    pub(crate) fn listed(self) -> Result<Listed<'a>, Error> {
+        let list = || {
             let mut reader = self.attributes()?;
-            for _ in 0..reader.len()? {
-                reader.attribute()?;
+            let count = reader.len()?;
+            // As far as it is true: an attribute has two bytes at least.
+            let mut all = Vec::with_capacity(count.min(reader.rest.len() / 2));
+            for _ in 0..count {
+                all.push(reader.attribute()?);
             }
-            Some(reader.rest.is_empty())
+            reader.rest.is_empty().then_some(Listed(all))
         };
-        walk() == Some(true)
+        list().ok_or_else(|| unreadable(self.0))
     }
 
     fn attributes(self) -> Option<Reader<'a>> {
@@ -45,7 +53,6 @@ impl<'a> Encoded<'a> {
         let mut reader = self.attributes()?;
         for _ in 0..reader.len()? {
             let attribute = reader.attribute()?;
-            // Names of another length are told apart at once.
             if attribute.name == name.as_bytes() {
                 return Some(attribute.value);
             }
@@ -61,9 +68,13 @@ impl<'a> Encoded<'a> {
     pub(crate) fn number(self, name: &str) -> Option<Number> {
         number_of(self.find(name)?)
     }
+}
 
-    pub(crate) fn key_part(self, name: &str) -> Option<KeyPart<'a>> {
-        let (tag, value) = self.find(name)?.split_first()?;
+impl<'a> Listed<'a> {
+    pub(crate) fn key_part(&self, name: &str) -> Option<KeyPart<'a>> {
+        // Names of another length are told apart at once.
+        let found = self.0.iter().find(|attribute| attribute.name == name.as_bytes())?;
+        let (tag, value) = found.value.split_first()?;
         match *tag {
             TAG_STRING | TAG_BYTES => Reader { rest: value }.bytes().map(KeyPart::Text),
             TAG_NUMBER => Some(KeyPart::Number(value)),
@@ -79,6 +90,7 @@ pub(super) fn number_of(value: &[u8]) -> Option<Number> {
 }
 
 /// One attribute in the bytes of an item.
+#[derive(Debug)]
 pub(super) struct Attribute<'a> {
     pub name: &'a [u8],
     pub value: &'a [u8],

@@ -238,13 +238,9 @@ impl Committer {
             return Ok(changed.cloned());
         }
         let found = self.shared.front().get(Space::items(apart), item_key);
-        let found = match found {
-            Some(found) => found,
-            None => self.spaces.items(apart).get(item_key).map_err(|e| Error::failed("cannot read an item", e))?,
-        };
         match found {
-            Some(bytes) if !Encoded::new(&bytes).is_whole() => Err(codec::unreadable(&bytes)),
-            found => Ok(found),
+            Some(found) => Ok(found),
+            None => self.spaces.items(apart).get(item_key).map_err(|e| Error::failed("cannot read an item", e)),
         }
     }
 
@@ -263,7 +259,7 @@ impl Committer {
                 // The list is a hint: the item may be gone since, or have got another expiry.
                 let item = self.bytes(&key, ids.apart, group)?;
                 let Some(item) = item.filter(|item| is_expired(table, item, now)) else { continue };
-                let gone = plan::entries(table, ids, &key, &Encoded::new(&item))?;
+                let gone = plan::entries_of(table, ids, &key, &item)?;
                 let apart = ids.apart;
                 group.add(Change::removal(key, apart, gone));
                 swept += 1;
@@ -326,7 +322,7 @@ fn change(opened: &Opened, step: Step, present: Option<Slice>, now: i64) -> Resu
     }
     let is_new = present.is_none() && (looked_for || condition == Condition::Fresh);
     let gone = match &present {
-        Some(bytes) if !matches!(action, Action::Check) => plan::entries(table, ids, &item_key, &Encoded::new(bytes))?,
+        Some(bytes) if !matches!(action, Action::Check) => plan::entries_of(table, ids, &item_key, bytes)?,
         _ => Vec::new(),
     };
     let after = match action {

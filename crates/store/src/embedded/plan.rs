@@ -172,8 +172,8 @@ impl Update {
             return Ok(Some((after, Entries::Same)));
         }
         let Opened { table, ids, .. } = opened;
-        let gone = entries(table, ids, item_key, &Encoded::new(before))?;
-        let mut new = entries(table, ids, item_key, &Encoded::new(&after))?;
+        let gone = entries_of(table, ids, item_key, before)?;
+        let mut new = entries_of(table, ids, item_key, &after)?;
         put_beside(&mut new, &after);
         Ok(Some((after, Entries::Other { gone, new })))
     }
@@ -272,11 +272,19 @@ pub fn stored(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item) -> Re
 }
 
 /// The index entries that lead to an item, which has been checked.
-pub fn entries(table: &Table, ids: &TableIds, item_key: &[u8], item: &impl Parts) -> Result<Vec<Entry>, Error> {
+fn entries(table: &Table, ids: &TableIds, item_key: &[u8], item: &impl Parts) -> Result<Vec<Entry>, Error> {
     let mut shelf = Shelf::new();
     let mut entries = put_entries(&mut shelf, table, ids, item_key, item)?;
     fill(&mut entries, &mut shelf.take());
     Ok(entries)
+}
+
+/// The same from the bytes of the item.
+pub fn entries_of(table: &Table, ids: &TableIds, item_key: &[u8], bytes: &[u8]) -> Result<Vec<Entry>, Error> {
+    if ids.indexes.is_empty() {
+        return Ok(Vec::new());
+    }
+    entries(table, ids, item_key, &Encoded::new(bytes).listed()?)
 }
 
 /// Puts the keys of an item's entries on the shelf.
