@@ -303,7 +303,8 @@ impl Table {
         Ok(size)
     }
 
-    /// Whether a change leaves any item of the table fit to be stored, whatever else it has: its size and sums apart.
+    /// Whether a change leaves any item of the table fit to be stored, and says by itself what keys will have of it. What
+    /// the item's size and a sum will be is not part of that.
     pub(crate) fn allows(&self, change: &Change) -> bool {
         let mut parts = self.0.parts.iter().filter(|part| part.attribute.0 == change.name());
         match change {
@@ -312,7 +313,7 @@ impl Table {
                 let is_sound = !name.is_empty() && value.depth() < limits::NESTING && !has_empty_name_inside(value);
                 is_sound && parts.all(fits)
             }
-            Change::Add(name, _) => !name.is_empty() && parts.all(|part| part.attribute.1 == KeyKind::N),
+            Change::Add(name, _) => !name.is_empty() && parts.next().is_none(),
             Change::Remove(_) => true,
             Change::Append(..) => false,
         }

@@ -3,8 +3,8 @@
 //! Counters are changed far more often than anything else, by the one thread that everybody waits for. To read such an item
 //! into memory, change a number and write it again takes ten times as long as to copy its bytes around that number.
 
-use super::encoded::{Attribute, number_of};
-use super::{Reader, VERSION, put_bytes, put_value};
+use super::encoded::{Attribute, Encoded, number_of};
+use super::{VERSION, put_bytes, put_value};
 use crate::item::Value;
 use crate::limits;
 use crate::number::Number;
@@ -13,24 +13,18 @@ use crate::write::Change;
 /// Attributes of an item whose count is one byte.
 const FEW: usize = 0x80;
 
-/// Appends the bytes of the item that these are the bytes of, after the changes, which are in the order of their names and
-/// allowed by its table. `None` where it takes more than that to say what the item is then, or why it cannot be.
-pub(crate) fn patch_into(out: &mut Vec<u8>, bytes: &[u8], changes: &[Change]) -> Option<()> {
+/// Appends the bytes of an item after the changes, which are in the order of their names and allowed by its table. `None`
+/// where it takes more than that to say what the item is then, or why it cannot be.
+pub(crate) fn patch_into(out: &mut Vec<u8>, item: &Encoded<'_>, changes: &[Change]) -> Option<()> {
     let start = out.len();
-    let mut reader = Reader { rest: bytes };
-    if reader.byte()? != VERSION {
-        return None;
-    }
-    let present = reader.len()?;
     out.extend([VERSION, 0]);
     let mut count = 0;
     let mut changes = changes.iter().peekable();
-    for _ in 0..present {
-        let Attribute { name, value, whole } = reader.attribute()?;
-        while let Some(change) = changes.next_if(|change| change.name().as_bytes() < name) {
+    for Attribute { name, value, whole } in item.attributes() {
+        while let Some(change) = changes.next_if(|change| change.name().as_bytes() < *name) {
             count += put_changed(out, change, None)?;
         }
-        if let Some(change) = changes.next_if(|change| change.name().as_bytes() == name) {
+        if let Some(change) = changes.next_if(|change| change.name().as_bytes() == *name) {
             count += put_changed(out, change, Some(value))?;
         } else {
             out.extend_from_slice(whole);
@@ -42,7 +36,7 @@ pub(crate) fn patch_into(out: &mut Vec<u8>, bytes: &[u8], changes: &[Change]) ->
     }
     // Near a limit it is counted what the item has, and to the byte.
     let is_small = count < FEW && out.len() - start <= limits::ITEM_BYTES / 2;
-    *out.get_mut(start + 1)? = u8::try_from(count).ok().filter(|_| is_small && reader.rest.is_empty())?;
+    *out.get_mut(start + 1)? = u8::try_from(count).ok().filter(|_| is_small)?;
     Some(())
 }
 

@@ -20,7 +20,7 @@ use super::settle::{Settler, WAITING};
 use super::tables::Opened;
 use super::{Keyspaces, Shared, keys};
 use crate::Error;
-use crate::codec::{self, Encoded};
+use crate::codec::Encoded;
 use crate::error::FailedCondition;
 use crate::table::Table;
 use crate::write::{Condition, updated};
@@ -190,29 +190,26 @@ impl Committer {
         group.transactions += 1;
         group.bytes += plan.bytes;
         let tables = &self.shared.tables;
-        let mut present = Vec::with_capacity(plan.steps.len());
+        let present = plan.steps.iter().map(|step| self.present(step, group)).collect::<Result<Vec<_>, _>>()?;
+        let found = present.iter().map(|bytes| bytes.as_deref().map(Encoded::read).transpose());
+        let found = found.collect::<Result<Vec<_>, _>>()?;
         let mut failed = Vec::new();
-        for (write, step) in plan.steps.iter().enumerate() {
-            let opened = tables.at(step.table)?;
-            let stored = match step.needs_present(&opened.table) {
-                true => self.present(opened, step, group)?,
-                false => None,
-            };
-            let visible = stored.as_deref().filter(|bytes| !is_expired(&opened.table, bytes, now));
-            let attribute = |name: &str| Encoded::new(visible?).get(name).map(Cow::Owned);
+        for (write, (step, found)) in plan.steps.iter().zip(&found).enumerate() {
+            let table = &tables.at(step.table)?.table;
+            let visible = found.as_ref().filter(|item| !is_expired(table, item, now));
+            let attribute = |name: &str| visible?.get(name).map(Cow::Owned);
             if !step.condition.holds_of(visible.is_some(), &attribute) {
-                failed.push(FailedCondition { write, found: visible.map(codec::decode).transpose()? });
+                failed.push(FailedCondition { write, found: visible.map(Encoded::decode).transpose()? });
             }
-            present.push(stored);
         }
         if !failed.is_empty() {
             return Err(Error::Conflict { failed });
         }
         // Everything that can still be refused is worked out before the group is touched.
         let mut changes = Vec::with_capacity(plan.steps.len());
-        for (step, stored) in plan.steps.into_iter().zip(present) {
+        for (step, found) in plan.steps.into_iter().zip(&found) {
             let opened = tables.at(step.table)?;
-            changes.extend(change(opened, step, stored, now)?.map(|change| (change, opened.absent.as_ref())));
+            changes.extend(change(opened, step, found.as_ref(), now)?.map(|change| (change, opened.absent.as_ref())));
         }
         for (change, absent) in changes {
             if let Some(absent) = absent.filter(|_| change.bytes.is_some()) {
@@ -224,12 +221,13 @@ impl Committer {
         Ok(())
     }
 
-    /// The bytes of what is there under a step's key, expired or not.
-    fn present(&self, opened: &Opened, step: &Step, group: &Group) -> Result<Option<Slice>, Error> {
-        if opened.absent.as_ref().is_some_and(|absent| absent.is_sure(&step.item_key)) {
+    /// The bytes of what is there under a step's key, expired or not, if it must be known.
+    fn present(&self, step: &Step, group: &Group) -> Result<Option<Slice>, Error> {
+        let Opened { table, ids, absent } = self.shared.tables.at(step.table)?;
+        if !step.needs_present(table) || absent.as_ref().is_some_and(|absent| absent.is_sure(&step.item_key)) {
             return Ok(None);
         }
-        self.bytes(&step.item_key, opened.ids.apart, group)
+        self.bytes(&step.item_key, ids.apart, group)
     }
 
     /// The bytes of the item under a key as the group so far leaves it.
@@ -258,8 +256,9 @@ impl Committer {
                 };
                 // The list is a hint: the item may be gone since, or have got another expiry.
                 let item = self.bytes(&key, ids.apart, group)?;
+                let item = item.as_deref().map(Encoded::read).transpose()?;
                 let Some(item) = item.filter(|item| is_expired(table, item, now)) else { continue };
-                let gone = plan::entries_of(table, ids, &key, &item)?;
+                let gone = plan::entries(table, ids, &key, &item)?;
                 let apart = ids.apart;
                 group.add(Change::removal(key, apart, gone));
                 swept += 1;
@@ -294,54 +293,53 @@ impl Committer {
     }
 }
 
-/// The second at which the item of these bytes expires, if it does.
-fn expiry_of(table: &Table, bytes: &[u8]) -> Option<i64> {
-    Encoded::new(bytes).number(table.ttl_attribute()?).map(|at| at.ceil())
+/// The second at which an item expires, if it does.
+fn expiry_of(table: &Table, item: &Encoded<'_>) -> Option<i64> {
+    item.number(table.ttl_attribute()?).map(|at| at.ceil())
 }
 
-fn is_expired(table: &Table, bytes: &[u8], now: i64) -> bool {
-    expiry_of(table, bytes).is_some_and(|at| at <= now)
+fn is_expired(table: &Table, item: &Encoded<'_>, now: i64) -> bool {
+    expiry_of(table, item).is_some_and(|at| at <= now)
 }
 
-/// What a step does to the store, given the bytes of what is there.
-fn change(opened: &Opened, step: Step, present: Option<Slice>, now: i64) -> Result<Option<Change>, Error> {
+/// What a step does to the store, given what is there.
+fn change(opened: &Opened, step: Step, found: Option<&Encoded<'_>>, now: i64) -> Result<Option<Change>, Error> {
     let Opened { table, ids, .. } = opened;
     let looked_for = step.needs_present(table);
     let Step { item_key, action, condition, .. } = step;
     let apart = ids.apart;
-    let had_expiry = present.as_deref().and_then(|bytes| expiry_of(table, bytes));
+    let had_expiry = found.and_then(|item| expiry_of(table, item));
     // An expiry that was there before is on a list already.
     let not_listed = |expires: Option<i64>| expires.filter(|_| expires != had_expiry);
-    if let (Action::Update(update), Some(before)) = (&action, &present)
-        && had_expiry.is_none_or(|at| at > now)
+    let visible = found.filter(|_| had_expiry.is_none_or(|at| at > now));
+    if let (Action::Update(update), Some(before)) = (&action, visible)
         && let Some((after, entries)) = update.patched(opened, &item_key, before)?
     {
-        let expires = expiry_of(table, &after);
+        let expires = update.expiry(table, before);
         let expiry = not_listed(expires);
         return Ok(Some(Change { item_key, apart, bytes: Some(after), is_new: false, entries, expires, expiry }));
     }
-    let is_new = present.is_none() && (looked_for || condition == Condition::Fresh);
-    let gone = match &present {
-        Some(bytes) if !matches!(action, Action::Check) => plan::entries_of(table, ids, &item_key, bytes)?,
+    let is_new = found.is_none() && (looked_for || condition == Condition::Fresh);
+    let gone = match found {
+        Some(item) if !matches!(action, Action::Check) => plan::entries(table, ids, &item_key, item)?,
         _ => Vec::new(),
     };
     let after = match action {
         Action::Check => return Ok(None),
-        Action::Delete if looked_for && present.is_none() => return Ok(None),
+        Action::Delete if looked_for && found.is_none() => return Ok(None),
         Action::Delete => {
             return Ok(Some(Change::removal(item_key, apart, gone)));
         }
         Action::Put(after) => after,
         Action::Update(update) => {
-            let before = present.filter(|bytes| !is_expired(table, bytes, now));
-            let before = before.map(|bytes| codec::decode(&bytes)).transpose()?;
+            let before = visible.map(Encoded::decode).transpose()?;
             let after = updated(table, &update.key, &update.changes, before)?;
             plan::stored(table, ids, &item_key, &after)?
         }
     };
     let expires = after.expiry;
     let expiry = not_listed(expires);
-    let entries = Entries::Other { gone, new: after.entries };
+    let entries = Entries { gone, new: after.entries };
     Ok(Some(Change { item_key, apart, bytes: Some(after.bytes), is_new, entries, expires, expiry }))
 }
 

@@ -40,20 +40,32 @@ pub struct Change {
 impl Change {
     /// Takes an item away, and the entries that lead to it.
     pub fn removal(item_key: Slice, apart: bool, gone: Vec<Entry>) -> Self {
-        let entries = Entries::Other { gone, new: Vec::new() };
+        let entries = Entries { gone, new: Vec::new() };
         Self { item_key, apart, bytes: None, is_new: false, entries, expires: None, expiry: None }
     }
 }
 
-/// What becomes of the index entries that lead to an item.
-pub enum Entries {
-    /// They stay as they are.
-    Same,
-    Other {
-        /// Those that led to the item as it was.
-        gone: Vec<Entry>,
-        new: Vec<Entry>,
-    },
+/// What becomes of the index entries that lead to an item. Those that are in neither stay as they are.
+#[derive(Debug, Default)]
+pub struct Entries {
+    /// Some of those that led to the item as it was.
+    pub gone: Vec<Entry>,
+    pub new: Vec<Entry>,
+}
+
+impl Entries {
+    /// What both come to, one after the other.
+    fn then(&mut self, next: Self) {
+        for entry in next.gone {
+            let known = self.new.iter().position(|new| new.key == entry.key);
+            match known {
+                // It will never be written.
+                Some(place) => drop(self.new.swap_remove(place)),
+                None => self.gone.push(entry),
+            }
+        }
+        self.new.extend(next.new);
+    }
 }
 
 /// The changes of a group, by item: a later one replaces an earlier one.
@@ -74,9 +86,8 @@ struct Pending {
     bytes: Option<Slice>,
     /// Whether there was none before the group, for certain.
     is_new: bool,
-    /// Entries on disk that lead to the item as it was before the group.
-    gone: Vec<Entry>,
-    new: Vec<Entry>,
+    /// Entries on disk that lead to the item as it was before the group, and what they become.
+    entries: Entries,
     expires: Option<i64>,
 }
 
@@ -123,18 +134,11 @@ impl Group {
         match self.places.get(&item_key).and_then(|place| self.items.get_mut(*place)) {
             Some(pending) => {
                 (pending.bytes, pending.expires) = (bytes, expires);
-                // `gone` names entries of an earlier change in this group, which will never be written.
-                if let Entries::Other { new, .. } = entries {
-                    pending.new = new;
-                }
+                pending.entries.then(entries);
             }
             None => {
-                let (gone, new) = match entries {
-                    Entries::Same => (Vec::new(), Vec::new()),
-                    Entries::Other { gone, new } => (gone, new),
-                };
                 self.places.insert(item_key.clone(), self.items.len());
-                self.items.push(Pending { item_key, apart, bytes, is_new, gone, new, expires });
+                self.items.push(Pending { item_key, apart, bytes, is_new, entries, expires });
             }
         }
     }
@@ -163,14 +167,15 @@ impl Group {
         let mut expiries = std::mem::take(&mut self.expiries);
         let mut crowds: FxHashMap<Slice, Crowd> = FxHashMap::default();
         for pending in self.items.drain(..) {
-            for entry in &pending.gone {
+            let Entries { gone, new } = pending.entries;
+            for entry in &gone {
                 // An entry in a list stays there, and leads to nothing any more.
-                if !pending.new.iter().any(|new| new.key == entry.key) {
+                if !new.iter().any(|new| new.key == entry.key) {
                     ops.push(Op { space: Space::Index, key: entry.key.clone(), value: None, is_new: false });
                 }
             }
-            for entry in pending.new {
-                let is_new = !pending.gone.iter().any(|gone| gone.key == entry.key);
+            for entry in new {
+                let is_new = !gone.iter().any(|gone| gone.key == entry.key);
                 if stands_alone(&entry) && !is_new {
                     continue;
                 }
@@ -257,4 +262,45 @@ fn parts<'a>(mut all: impl ExactSizeIterator<Item = &'a [u8]>) -> impl Iterator<
         part += 1;
         (count > 0).then_some((part - 1, list))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(keys: &[&str]) -> Vec<Entry> {
+        let entry =
+            |key: &&str| Entry { key: Slice::from(*key), shared: None, whole_bytes: 0, value: Slice::default() };
+        keys.iter().map(entry).collect()
+    }
+
+    fn change(bytes: Option<&str>, gone: &[&str], new: &[&str]) -> Change {
+        let entries = Entries { gone: entries(gone), new: entries(new) };
+        let (item_key, bytes) = (Slice::from("item"), bytes.map(Slice::from));
+        Change { item_key, apart: false, bytes, is_new: false, entries, expires: None, expiry: None }
+    }
+
+    /// What a group of these changes does to the index: `+` writes an entry, `-` removes it.
+    fn written(changes: impl IntoIterator<Item = Change>) -> Vec<String> {
+        let mut group = Group::default();
+        changes.into_iter().for_each(|change| group.add(change));
+        let ops = group.take(&mut Listed::default(), 1).into_iter().filter(|op| op.space == Space::Index);
+        let shown = |op: Op| [if op.value.is_some() { "+" } else { "-" }, &String::from_utf8_lossy(&op.key)].concat();
+        let mut shown: Vec<_> = ops.map(shown).collect();
+        shown.sort();
+        shown
+    }
+
+    #[test]
+    fn entries_of_several_changes_come_to_what_the_last_leaves() {
+        let (made, moved) = (|| change(Some("1"), &[], &["a", "b"]), || change(Some("2"), &["a"], &["c"]));
+        assert_eq!(written([made(), moved()]), ["+b", "+c"], "what was not touched stays");
+        // Of an item that was there before, only what a change touches is known.
+        assert_eq!(written([moved()]), ["+c", "-a"]);
+        assert_eq!(written([moved(), change(Some("3"), &["c"], &["a"])]), Vec::<String>::new(), "as it was");
+        assert_eq!(written([moved(), change(None, &["b", "c"], &[])]), ["-a", "-b"]);
+        assert_eq!(written([change(Some("2"), &[], &[]), change(None, &["a", "b"], &[])]), ["-a", "-b"]);
+        assert_eq!(written([change(None, &["a", "b"], &[]), made()]), Vec::<String>::new());
+        assert_eq!(written([made(), moved(), change(None, &["b", "c"], &[])]), Vec::<String>::new());
+    }
 }

@@ -9,11 +9,12 @@
 use fjall::Slice;
 
 use super::scratch::built;
-use crate::codec::{self, Listed};
+use crate::codec::{self, Encoded};
 use crate::item::{Item, Key, KeyValue, Value};
 use crate::number::Number;
 use crate::query::Range;
 use crate::table::{Index, KeyKind, Table};
+use crate::write::Change;
 
 /// Marks a zero byte inside text, where a bare zero would end it.
 const ESCAPED: u8 = 0xFF;
@@ -147,21 +148,11 @@ pub trait Parts {
 
 impl Parts for Item {
     fn put_part(&self, out: &mut Vec<u8>, name: &str) -> Option<()> {
-        match self.get(name)? {
-            Value::S(text) => put_text(out, text.as_bytes()),
-            Value::B(bytes) => put_text(out, bytes),
-            Value::N(number) => {
-                number.put_sortable(out);
-                return Some(());
-            }
-            _ => return None,
-        }
-        out.extend([0, END]);
-        Some(())
+        put_value(out, self.get(name)?)
     }
 }
 
-impl Parts for Listed<'_> {
+impl Parts for Encoded<'_> {
     fn put_part(&self, out: &mut Vec<u8>, name: &str) -> Option<()> {
         match self.key_part(name)? {
             codec::KeyPart::Text(text) => {
@@ -172,6 +163,36 @@ impl Parts for Listed<'_> {
         }
         Some(())
     }
+}
+
+/// An item as changes will leave it that say by themselves what keys will have of it.
+pub struct Changed<'a> {
+    pub before: &'a Encoded<'a>,
+    pub changes: &'a [Change],
+}
+
+impl Parts for Changed<'_> {
+    fn put_part(&self, out: &mut Vec<u8>, name: &str) -> Option<()> {
+        match self.changes.iter().find(|change| change.name() == name) {
+            Some(Change::Set(_, value)) => put_value(out, value),
+            Some(_) => None,
+            None => self.before.put_part(out, name),
+        }
+    }
+}
+
+fn put_value(out: &mut Vec<u8>, value: &Value) -> Option<()> {
+    match value {
+        Value::S(text) => put_text(out, text.as_bytes()),
+        Value::B(bytes) => put_text(out, bytes),
+        Value::N(number) => {
+            number.put_sortable(out);
+            return Some(());
+        }
+        _ => return None,
+    }
+    out.extend([0, END]);
+    Some(())
 }
 
 /// How many bytes of an index entry it shares with the others of its list: those up to the first `bytes` bytes of the
@@ -325,19 +346,26 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_keys_are_the_same_from_an_item_and_from_its_bytes() {
+    fn parts_of_keys_are_the_same_wherever_they_are_taken_from() {
         let number: Number = "-12.5e10".parse().unwrap();
         let item = Item::new().with("b", vec![0, 1, 255]).with("n", number).with("s", "a\0b").with("x", true);
         let bytes = codec::encode(&item);
-        let listed = codec::Encoded::new(&bytes).listed().unwrap();
+        let encoded = Encoded::read(&bytes).unwrap();
+        let changed = Changed { before: &encoded, changes: &[Change::Remove("x".into())] };
+        let all = item.0.iter().map(|(name, value)| Change::Set(name.clone(), value.clone())).collect::<Vec<_>>();
+        let nothing = codec::encode(&Item::new());
+        let set = Changed { before: &Encoded::read(&nothing).unwrap(), changes: &all };
         for name in ["b", "n", "s", "x", "none"] {
-            let (mut one, mut other) = (Vec::new(), Vec::new());
-            assert_eq!(item.put_part(&mut one, name), listed.put_part(&mut other, name));
-            assert_eq!(one, other);
+            let part = |item: &dyn Parts| {
+                let mut out = Vec::new();
+                item.put_part(&mut out, name).map(|()| out)
+            };
+            let one = part(&item);
+            assert_eq!([part(&encoded), part(&changed), part(&set)], [one.clone(), one.clone(), one.clone()]);
             if let Some(value) = item.get(name).and_then(KeyValue::from_value) {
                 let mut key = Vec::new();
                 put(&mut key, &value);
-                assert_eq!(one, key);
+                assert_eq!(one, Some(key));
             }
         }
     }

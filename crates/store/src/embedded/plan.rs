@@ -8,13 +8,14 @@ use fjall::Slice;
 use rustc_hash::FxHashSet;
 
 use super::group::Entries;
-use super::keys::{self, OwnKey, Parts};
+use super::keys::{self, Changed, OwnKey, Parts};
 use super::layout::TableIds;
 use super::scratch::{Shelf, built};
 use super::tables::{Opened, Tables};
 use crate::Error;
 use crate::codec::{self, Encoded};
-use crate::item::{Item, Key};
+use crate::item::{Item, Key, Value};
+use crate::number::Number;
 use crate::table::{Index, KeyAttribute, KeyKind, Table};
 use crate::write::{Change, Condition, Write, check_count, check_total, item_twice};
 
@@ -61,8 +62,6 @@ pub struct Update {
     pub changes: Vec<Change>,
     /// Whether it can be made in the bytes of any item.
     in_bytes: bool,
-    /// Whether it leaves the entries that lead to the item as they are.
-    same_entries: bool,
 }
 
 /// An item as it goes to disk, with the index entries that lead to it.
@@ -160,33 +159,45 @@ impl Update {
         if in_bytes {
             changes.sort_unstable_by(|one, other| one.name().cmp(other.name()));
         }
-        let same_entries = !changes.iter().any(|change| leads_there(table, change));
-        Self { key, changes, in_bytes, same_entries }
+        Self { key, changes, in_bytes }
     }
 
-    /// The item's bytes after it, if that can be said without taking it apart, and how its entries change.
-    pub fn patched(&self, opened: &Opened, item_key: &[u8], before: &[u8]) -> Result<Option<(Slice, Entries)>, Error> {
+    /// The item's bytes after it, if that can be said without taking it apart, and those of its entries that change.
+    pub fn patched(
+        &self,
+        opened: &Opened,
+        item_key: &[u8],
+        before: &Encoded<'_>,
+    ) -> Result<Option<(Slice, Entries)>, Error> {
         let patch = |out: &mut Vec<u8>| codec::patch_into(out, before, &self.changes);
         let Some(after) = self.in_bytes.then(|| built(patch)).flatten() else { return Ok(None) };
-        if self.same_entries {
-            return Ok(Some((after, Entries::Same)));
-        }
         let Opened { table, ids, .. } = opened;
-        let gone = entries_of(table, ids, item_key, before)?;
-        let mut new = entries_of(table, ids, item_key, &after)?;
+        let is_touched = |index: &Index| is_touched(table, index, &self.changes);
+        let gone = some_entries(table, ids, item_key, before, is_touched)?;
+        let mut new = some_entries(table, ids, item_key, &Changed { before, changes: &self.changes }, is_touched)?;
         put_beside(&mut new, &after);
-        Ok(Some((after, Entries::Other { gone, new })))
+        Ok(Some((after, Entries { gone, new })))
+    }
+
+    /// When the item expires after it, if it can be made in the bytes.
+    pub fn expiry(&self, table: &Table, before: &Encoded<'_>) -> Option<i64> {
+        let name = table.ttl_attribute()?;
+        let present = before.number(name);
+        let at = match self.changes.iter().find(|change| change.name() == name) {
+            None => present,
+            Some(Change::Set(_, Value::N(at))) => Some(at.clone()),
+            Some(Change::Add(_, by)) => Number::from(*by).checked_add(&present.unwrap_or_else(|| 0.into())).ok(),
+            Some(_) => None,
+        };
+        at.map(|at| at.ceil())
     }
 }
 
-/// Whether entries of an index say anything about the attribute that is changed, or about all of them, or when they expire.
-fn leads_there(table: &Table, change: &Change) -> bool {
-    let is_named = |attribute: &KeyAttribute| attribute.0 == change.name();
-    let mut indexes = table.indexes().iter();
-    indexes.any(|index| {
-        let is_whole = index.whole_bytes > 0 || list_bytes(table, index).is_some();
-        is_whole || is_named(&index.partition) || index.sort.as_ref().is_some_and(is_named)
-    })
+/// Whether entries of an index say anything about an attribute that is changed, or about all of them, or when they expire.
+fn is_touched(table: &Table, index: &Index, changes: &[Change]) -> bool {
+    let is_whole = index.whole_bytes > 0 || list_bytes(table, index).is_some();
+    let is_changed = |attribute: &KeyAttribute| changes.iter().any(|change| change.name() == attribute.0);
+    is_whole || is_changed(&index.partition) || index.sort.as_ref().is_some_and(is_changed)
 }
 
 impl Plan {
@@ -255,7 +266,7 @@ fn put_stored(shelves: &mut Shelves, table: &Table, ids: &TableIds, item: &Item)
 
 /// The same without the item's key, which is there already.
 fn put_rest(shelves: &mut Shelves, table: &Table, ids: &TableIds, key: &[u8], item: &Item) -> Result<Stored, Error> {
-    let entries = put_entries(&mut shelves.keys, table, ids, key, item)?;
+    let entries = put_entries(&mut shelves.keys, table, ids, key, item, |_| true)?;
     shelves.items.put(|out| {
         codec::encode_into(out, item);
         Some(())
@@ -272,19 +283,22 @@ pub fn stored(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item) -> Re
 }
 
 /// The index entries that lead to an item, which has been checked.
-fn entries(table: &Table, ids: &TableIds, item_key: &[u8], item: &impl Parts) -> Result<Vec<Entry>, Error> {
-    let mut shelf = Shelf::new();
-    let mut entries = put_entries(&mut shelf, table, ids, item_key, item)?;
-    fill(&mut entries, &mut shelf.take());
-    Ok(entries)
+pub fn entries(table: &Table, ids: &TableIds, item_key: &[u8], item: &impl Parts) -> Result<Vec<Entry>, Error> {
+    some_entries(table, ids, item_key, item, |_| true)
 }
 
-/// The same from the bytes of the item.
-pub fn entries_of(table: &Table, ids: &TableIds, item_key: &[u8], bytes: &[u8]) -> Result<Vec<Entry>, Error> {
-    if ids.indexes.is_empty() {
-        return Ok(Vec::new());
-    }
-    entries(table, ids, item_key, &Encoded::new(bytes).listed()?)
+/// Those of them in some of the indexes.
+fn some_entries(
+    table: &Table,
+    ids: &TableIds,
+    item_key: &[u8],
+    item: &impl Parts,
+    wanted: impl Fn(&Index) -> bool,
+) -> Result<Vec<Entry>, Error> {
+    let mut shelf = Shelf::new();
+    let mut entries = put_entries(&mut shelf, table, ids, item_key, item, wanted)?;
+    fill(&mut entries, &mut shelf.take());
+    Ok(entries)
 }
 
 /// Puts the keys of an item's entries on the shelf.
@@ -294,14 +308,16 @@ fn put_entries(
     ids: &TableIds,
     item_key: &[u8],
     item: &impl Parts,
+    wanted: impl Fn(&Index) -> bool,
 ) -> Result<Vec<Entry>, Error> {
-    if ids.indexes.is_empty() {
+    let mut indexes = table.indexes().iter().zip(&ids.indexes).filter(|(index, _)| wanted(index)).peekable();
+    if indexes.peek().is_none() {
         return Ok(Vec::new());
     }
     let own = OwnKey::new(table, item_key)
         .ok_or_else(|| Error::Corrupt(format!("the key of an item of {} cannot be read", table.name())))?;
     let mut entries = Vec::with_capacity(ids.indexes.len());
-    for (index, id) in table.indexes().iter().zip(&ids.indexes) {
+    for (index, id) in indexes {
         let same_sort = same_sort(table, index);
         let Some(key) = shelf.put(|out| keys::put_index_entry(out, *id, index, item, &own, same_sort)) else {
             continue;
