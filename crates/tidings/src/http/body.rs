@@ -168,4 +168,16 @@ mod tests {
         let cut = zip(b"some text");
         assert!(gunzip(&cut[..cut.len() - 4], 1000).is_err());
     }
+
+    #[tokio::test]
+    async fn a_body_is_whole_in_however_many_pieces_it_comes() {
+        let pieces: [&[&str]; 5] = [&[], &["abc"], &["", "abc"], &["a", "bc"], &["a", "", "b", "c"]];
+        for pieces in pieces {
+            let wanted = pieces.concat();
+            let pieces: Vec<_> = pieces.iter().map(|piece| Ok::<_, std::io::Error>(piece.to_string())).collect();
+            let body = Body::from_stream(futures_util::stream::iter(pieces));
+            assert_eq!(whole(body).await.unwrap(), wanted);
+        }
+        assert_eq!(whole(Body::from("abc")).await.unwrap(), "abc");
+    }
 }
