@@ -1,5 +1,7 @@
 //! What handlers take and give.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -74,10 +76,15 @@ fn no_object() -> Problem {
     Problem::invalid(vec![FieldError::new("", "the body must be a JSON object")])
 }
 
-/// The media type of a request in lower case, without its parameters.
-pub fn media_type(headers: &HeaderMap) -> String {
+/// The media type of a request in lower case, without its parameters. Most are in lower case as they come.
+pub fn media_type(headers: &HeaderMap) -> Cow<'_, str> {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    let media_type = value.split(';').next().unwrap_or_default().trim();
+    if media_type.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        media_type.to_ascii_lowercase().into()
+    } else {
+        media_type.into()
+    }
 }
 
 impl<S: Send + Sync> FromRequest<S> for JsonText {
@@ -87,7 +94,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
         let media_type = media_type(request.headers());
         // curl's default for --data is taken for JSON here as for events: what it is shows when it is read.
         let is_json =
-            ["", "application/json", "text/json", "application/x-www-form-urlencoded"].contains(&media_type.as_str());
+            ["", "application/json", "text/json", "application/x-www-form-urlencoded"].contains(&&*media_type);
         if !is_json && !media_type.ends_with("+json") {
             let detail = format!("Content-Type {media_type:?} is not accepted here; send application/json");
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail));

@@ -103,12 +103,12 @@ impl Gatekeeper {
         headers: &HeaderMap,
         bearer: Option<&str>,
         peer: Option<IpAddr>,
+        now: Duration,
     ) -> Result<Caller, Problem> {
         let unauthorized = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
         if bearer.is_none() && !headers.contains_key(header::AUTHORIZATION) {
             return Err(unauthorized("this call needs a token: send the header `Authorization: Bearer TOKEN`"));
         }
-        let now = self.services.clock.monotonic();
         let caller = match bearer {
             Some(bearer) => self.services.tokens.recognise(bearer).await?,
             None => None,
@@ -165,7 +165,7 @@ impl Gate {
         }
     }
 
-    async fn check(&self, request: Request, correlation: &CorrelationId) -> Result<Response, Problem> {
+    async fn check(&self, request: Request, correlation: &CorrelationId, now: Duration) -> Result<Response, Problem> {
         let services = &self.keeper.services;
         let (mut parts, body) = request.into_parts();
         check_head(&parts)?;
@@ -175,7 +175,8 @@ impl Gate {
         let caller = match &self.access {
             Access::Public => None,
             Access::Scopes(scopes) => {
-                Some(permitted(self.keeper.recognise(&parts.headers, bearer.as_deref(), peer).await?, scopes)?)
+                let caller = self.keeper.recognise(&parts.headers, bearer.as_deref(), peer, now).await?;
+                Some(permitted(caller, scopes)?)
             }
         };
         correlation::check(&parts.headers)?;
@@ -189,7 +190,7 @@ impl Gate {
         }
         // Before anything is read: a key that is none is refused, whatever it comes with.
         let key = match &caller {
-            Some(caller) if parts.method == Method::POST && parts.headers.contains_key(idempotency::HEADER) => {
+            Some(caller) if parts.method == Method::POST && parts.headers.contains_key(&idempotency::HEADER) => {
                 let path = (self.path, parts.uri.path());
                 let bearer = bearer.as_deref().unwrap_or_default();
                 let key = services.idempotency.key((caller, bearer), path, &parts.headers)?;
@@ -285,7 +286,7 @@ async fn pass(gate: &Gate, request: Request) -> Response {
     let started = services.clock.monotonic();
     let correlation = CorrelationId::of(request.headers(), &*services.ids, services.clock.now());
     let method = request.method().clone();
-    let response = gate.check(request, &correlation).await.unwrap_or_else(IntoResponse::into_response);
+    let response = gate.check(request, &correlation, started).await.unwrap_or_else(IntoResponse::into_response);
     let response = match response.extensions().get::<Problem>() {
         Some(problem) if gate.as_collector => collector::refusal(problem),
         _ => response,
@@ -374,7 +375,7 @@ fn finish(response: Response, correlation: &CorrelationId) -> Response {
     };
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&correlation.0) {
-        headers.insert(correlation::HEADER, value);
+        headers.insert(&correlation::HEADER, value);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

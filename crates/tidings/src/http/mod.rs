@@ -115,6 +115,6 @@ async fn elsewhere(mut request: Request, keeper: &Gatekeeper, mut respelt: Route
     *request.uri_mut() = uri;
     let answer = respelt.call(request).await.unwrap_or_else(|never| match never {});
     // Whatever passed a gate has a correlation id.
-    let nowhere = !answer.headers().contains_key(correlation::HEADER);
+    let nowhere = !answer.headers().contains_key(&correlation::HEADER);
     if nowhere { keeper.refuse(&asked, gate::Refusal::NotFound) } else { answer }
 }

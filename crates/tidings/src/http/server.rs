@@ -156,7 +156,7 @@ impl hyper::service::Service<Request<Incoming>> for OneHost {
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Ok(id) = HeaderValue::from_str(&correlation_id) {
-            headers.insert(super::correlation::HEADER, id);
+            headers.insert(&super::correlation::HEADER, id);
         }
         Either::Left(ready(Ok(response)))
     }

@@ -78,7 +78,7 @@ async fn send(
         None => RequestIds::Fresh(&*services.ids, services.clock.now()),
     };
     let mut errors = Vec::new();
-    let mut messages = match media_type(&headers).as_str() {
+    let mut messages = match &*media_type(&headers) {
         BATCH => batch(&body, &mut errors)?,
         _ => vec![one(&headers, body, &mut errors)?],
     };

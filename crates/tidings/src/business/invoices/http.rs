@@ -121,7 +121,7 @@ async fn answer(
 ) -> Result<Response, Problem> {
     let by = caller.name();
     let origin = Origin::of(&by, correlation);
-    if !headers.contains_key(IDEMPOTENCY_KEY) {
+    if !headers.contains_key(&IDEMPOTENCY_KEY) {
         let ids = RequestIds::Fresh(&*services.ids, services.clock.now());
         return made(services, product, file, origin, &ids).await;
     }
