@@ -300,18 +300,16 @@ impl Delta {
 
 #[must_use]
 pub fn counts_key(entity_generation: &str) -> Key {
-    Key::with_sort(format!("{entity_generation}/c"), "0")
+    Key::with_sort([entity_generation, "/c"].concat(), "0")
 }
 
 /// The write that counts; none if nothing changes.
 pub fn count<'a>(entity_generation: &str, deltas: impl IntoIterator<Item = (&'a str, Delta)>) -> Option<Write> {
-    let changes: Vec<_> = deltas
-        .into_iter()
-        .flat_map(|(generation, delta)| {
-            let parts = Delta::NAMES.into_iter().zip(delta.parts()).filter(|(_, by)| *by != 0);
-            parts.map(move |(name, by)| Change::Add([generation, ".", name].concat().into(), by))
-        })
-        .collect();
+    let mut changes = Vec::new();
+    for (generation, delta) in deltas {
+        let parts = Delta::NAMES.into_iter().zip(delta.parts()).filter(|(_, by)| *by != 0);
+        changes.extend(parts.map(|(name, by)| Change::Add([generation, ".", name].concat().into(), by)));
+    }
     if changes.is_empty() { None } else { Some(Write::update(table(), counts_key(entity_generation), changes)) }
 }
 

@@ -92,7 +92,7 @@ use tidings_store::{Error, Store};
 use tokio::sync::{mpsc, watch};
 
 use definition::Kind;
-use entity::{Body, Entity, Record, Subscription};
+use entity::{Body, Entity, Pair, Record, Subscription};
 pub use layout::{seen_table, table};
 use line::{Line, LineError, Shared};
 pub use message::Message;
@@ -252,17 +252,17 @@ impl Bus {
 
     /// What is received from under a path.
     pub fn line(&self, path: &Path) -> Result<Arc<Line>, BusError> {
-        let pair = match &path.subscription {
-            Some(name) => self.subscription(&path.entity, name)?.pair.clone(),
+        let line = |pair: &Pair| Arc::clone(if path.dead { &pair.dead } else { &pair.main });
+        match &path.subscription {
+            Some(name) => Ok(line(&self.subscription(&path.entity, name)?.pair)),
             None => match &self.entity(&path.entity)?.body {
-                Body::Queue(pair) => pair.clone(),
+                Body::Queue(pair) => Ok(line(pair)),
                 Body::Topic(_) => {
                     let why = format!("{} is a topic; messages are received from its subscriptions", path.entity);
-                    return Err(BusError::WrongKind(why));
+                    Err(BusError::WrongKind(why))
                 }
             },
-        };
-        Ok(if path.dead { pair.dead } else { pair.main })
+        }
     }
 
     #[must_use]

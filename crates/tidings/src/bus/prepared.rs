@@ -228,27 +228,25 @@ impl Prepared {
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
         let mut writes = self.writes.clone();
-        writes.extend(self.count_writes());
+        self.add_count_writes(&mut writes);
         writes
     }
 
     fn take_writes(&mut self) -> Vec<Write> {
         let mut writes = std::mem::take(&mut self.writes);
-        writes.extend(self.count_writes());
+        self.add_count_writes(&mut writes);
         writes
     }
 
-    fn count_writes(&self) -> Vec<Write> {
-        let write = |changed: Changed<'_>| {
-            let write = layout::count(changed.entity, changed.deltas);
-            let Some((fence, epoch)) = changed.fence else { return write };
-            match (write, fence.condition(epoch)) {
-                (Some(write), Some(condition)) => Some(write.when(condition)),
-                (Some(write), None) => Some(write),
-                (None, _) => fence.check(epoch),
-            }
-        };
-        self.counted().into_iter().filter_map(write).collect()
+    fn add_count_writes(&self, writes: &mut Vec<Write>) {
+        // Most are about one line, and there is nothing to be brought together.
+        if let [Counted { line, delta, epoch }] = &*self.counts {
+            let fence = epoch.map(|epoch| (&*line.fence, epoch));
+            writes.extend(count_write(&line.entity, [(line.layout.generation(), *delta)], fence));
+            return;
+        }
+        let counted = self.counted().into_iter();
+        writes.extend(counted.filter_map(|changed| count_write(changed.entity, changed.deltas, changed.fence)));
     }
 
     /// In the order of the entities, in which whoever needs several waits for them.
@@ -426,6 +424,21 @@ impl Prepared {
             Err(_) => return Err(self),
         }
         Ok(())
+    }
+}
+
+/// The write that counts what changes in an entity, on the condition that it is still ours.
+fn count_write<'a>(
+    entity: &str,
+    deltas: impl IntoIterator<Item = (&'a str, Delta)>,
+    fence: Option<(&Fence, u64)>,
+) -> Option<Write> {
+    let write = layout::count(entity, deltas);
+    let Some((fence, epoch)) = fence else { return write };
+    match (write, fence.condition(epoch)) {
+        (Some(write), Some(condition)) => Some(write.when(condition)),
+        (Some(write), None) => Some(write),
+        (None, _) => fence.check(epoch),
     }
 }
 

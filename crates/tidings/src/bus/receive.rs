@@ -29,10 +29,11 @@ impl Bus {
         consumer: Option<&str>,
         delete: bool,
     ) -> Result<(Arc<Line>, Vec<Taken>), BusError> {
-        let began = tokio::time::Instant::now();
+        // Most do not wait, and need no clock.
+        let deadline = (!wait.is_zero()).then(|| tokio::time::Instant::now() + wait);
         loop {
             let line = self.line(path)?;
-            let left = wait.saturating_sub(began.elapsed());
+            let left = deadline.map_or(Duration::ZERO, |deadline| deadline.duration_since(tokio::time::Instant::now()));
             let taken = match delete {
                 true => line.receive_and_delete(max, left, consumer).await,
                 false => line.receive(max, left, consumer).await,
@@ -74,7 +75,7 @@ impl Line {
     }
 
     fn handed_out(self: &Arc<Self>, taken: &[Taken]) {
-        self.watch.delivered(taken, self.now().wall);
+        self.watch.delivered(taken, self.shared.clock.now());
         self.read_ahead();
     }
 
@@ -181,7 +182,7 @@ impl Line {
 
     /// Writes down that these were delivered, before anybody has them: a message that ends the process is counted, too.
     async fn keep_deliveries(self: &Arc<Self>, taken: &[Taken]) -> Result<(), LineError> {
-        let now = self.now().wall;
+        let now = self.shared.clock.now();
         let mut writes: Vec<Write> = self.hand_out(taken, now).into_iter().collect();
         let first = writes.len();
         for Taken { held, .. } in taken.iter().filter(|taken| taken.held.deliveries > 1) {

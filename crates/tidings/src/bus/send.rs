@@ -92,21 +92,23 @@ impl Bus {
                 one.join(&mut transactions)
             };
             match groups.last_mut() {
+                _ if !may_be_refused => {}
                 Some(group) if !is_alone => group.extend(kept),
                 _ => groups.push(kept.into_iter().collect()),
             }
         }
-        let (mut sent, mut refused) = (Vec::new(), Vec::new());
-        let sents: Vec<Vec<Sent>> =
-            transactions.iter_mut().map(|prepared| std::mem::take(&mut prepared.sent)).collect();
-        let empty: Vec<bool> = transactions.iter().map(Prepared::is_empty).collect();
+        let (mut sent, mut refused, mut groups) = (Vec::new(), Vec::new(), groups.into_iter());
+        let all: Vec<(Vec<Sent>, bool)> =
+            transactions.iter_mut().map(|one| (std::mem::take(&mut one.sent), one.is_empty())).collect();
         transactions.retain(|prepared| !prepared.is_empty());
         let mut outcomes = Prepared::run_each(&*self.shared.store, transactions).await.into_iter();
-        for ((done, is_empty), group) in sents.into_iter().zip(empty).zip(groups) {
+        for (mut done, is_empty) in all {
+            let group = groups.next().unwrap_or_default();
             match if is_empty { Ok(()) } else { outcomes.next().unwrap_or(Ok(())) } {
-                Err(error) if detects && error.conflict_on(0).is_some() => sent.extend(done),
+                Err(error) if detects && error.conflict_on(0).is_some() => sent.append(&mut done),
                 Err(Error::Conflict { .. }) if may_be_refused => refused.extend(group),
-                Ok(()) => sent.extend(done),
+                Ok(()) if sent.is_empty() => sent = done,
+                Ok(()) => sent.append(&mut done),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -102,7 +102,7 @@ impl Line {
     ) -> Vec<Result<Settled, LineError>> {
         let line = Arc::clone(self);
         // Who asked may go away, but what is half done must be finished.
-        see_through(async move { line.settle_all(settlements, recorded).await }).await
+        see_through(Box::pin(async move { line.settle_all(settlements, recorded).await })).await
     }
 
     pub async fn settle_one(self: &Arc<Self>, token: Uuid, settlement: Settlement) -> Result<Settled, LineError> {

@@ -341,7 +341,7 @@ impl Sending<'_> {
         let mut waits = 0;
         loop {
             let request = self.client.request(Method::POST, "/events").header("content-type", "application/x-ndjson");
-            let response = self.client.send(request.header(IDEMPOTENCY_KEY, &key).body(body.clone())).await?;
+            let response = self.client.send(request.header(&IDEMPOTENCY_KEY, &key).body(body.clone())).await?;
             let is_busy = matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
             // Without a word about when, it is not a matter of time.
             let Some(wait) = retry_after(&response).filter(|_| is_busy && waits < WAITS) else { return Ok(response) };

@@ -3,10 +3,10 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, StatusCode, header};
-use bytes::Bytes;
-use futures_util::StreamExt;
+use bytes::{Bytes, BytesMut};
+use futures_util::{FutureExt, StreamExt};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::problem::Problem;
@@ -29,9 +29,16 @@ pub async fn read(headers: &HeaderMap, mut body: Body, most: usize, patience: Du
         }
         return Err(too_large());
     }
-    let read = tokio::time::timeout(patience, Limited::new(&mut body, most).collect()).await;
+    let read = {
+        let mut reading = std::pin::pin!(whole(Limited::new(&mut body, most)));
+        // Most are there with their heads, and need no clock.
+        match reading.as_mut().now_or_never() {
+            Some(read) => Ok(read),
+            None => tokio::time::timeout(patience, reading).await,
+        }
+    };
     let bytes = match read {
-        Ok(Ok(collected)) => collected.to_bytes(),
+        Ok(Ok(bytes)) => bytes,
         Ok(Err(e)) if e.is::<LengthLimitError>() => {
             drain(body, DRAINED_BYTES as u64, DRAINED_FOR).await;
             return Err(too_large());
@@ -52,6 +59,30 @@ pub async fn read(headers: &HeaderMap, mut body: Body, most: usize, patience: Du
             "the only Content-Encoding accepted is gzip",
         )),
     }
+}
+
+/// All of a body. Most come in one piece, which is taken as it is.
+pub async fn whole<B: HttpBody<Data = Bytes> + Unpin>(mut body: B) -> Result<Bytes, B::Error> {
+    let first = next_piece(&mut body).await?.unwrap_or_default();
+    if body.is_end_stream() {
+        return Ok(first);
+    }
+    let Some(second) = next_piece(&mut body).await? else { return Ok(first) };
+    let mut all = BytesMut::from(&*first);
+    all.extend_from_slice(&second);
+    while let Some(piece) = next_piece(&mut body).await? {
+        all.extend_from_slice(&piece);
+    }
+    Ok(all.freeze())
+}
+
+async fn next_piece<B: HttpBody<Data = Bytes> + Unpin>(body: &mut B) -> Result<Option<Bytes>, B::Error> {
+    while let Some(frame) = body.frame().await.transpose()? {
+        if let Ok(piece) = frame.into_data() {
+            return Ok(Some(piece));
+        }
+    }
+    Ok(None)
 }
 
 /// A file that is taken as it comes, unpacked on the way. Whoever reads it counts what is unpacked.
@@ -136,5 +167,17 @@ mod tests {
         assert!(gunzip(b"not gzip", 1000).is_err());
         let cut = zip(b"some text");
         assert!(gunzip(&cut[..cut.len() - 4], 1000).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_body_is_whole_in_however_many_pieces_it_comes() {
+        let pieces: [&[&str]; 5] = [&[], &["abc"], &["", "abc"], &["a", "bc"], &["a", "", "b", "c"]];
+        for pieces in pieces {
+            let wanted = pieces.concat();
+            let pieces: Vec<_> = pieces.iter().map(|piece| Ok::<_, std::io::Error>(piece.to_string())).collect();
+            let body = Body::from_stream(futures_util::stream::iter(pieces));
+            assert_eq!(whole(body).await.unwrap(), wanted);
+        }
+        assert_eq!(whole(Body::from("abc")).await.unwrap(), "abc");
     }
 }

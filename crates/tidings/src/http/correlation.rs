@@ -1,6 +1,6 @@
 //! One id for everything that follows from a request (SX-03, S003-69).
 
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use tidings_core::envelope::check_name;
 use tidings_core::ids::IdSource;
 use tidings_core::limits::CORRELATION_CHARS;
@@ -12,8 +12,8 @@ use super::problem::Problem;
 use super::route::Param;
 use crate::outbound;
 
-pub const HEADER: &str = "x-correlation-id";
-const TRACE_PARENT: &str = "traceparent";
+pub static HEADER: HeaderName = HeaderName::from_static("x-correlation-id");
+static TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 /// For lists, beside the parameter `correlationId`: the name that messages give it.
 pub const ALIAS: Param = Param("correlation_id", "The same as `correlationId`");
 /// As the parameter of a list.
@@ -32,11 +32,12 @@ impl CorrelationId {
 
     /// The id the request brings, else its trace id, else a new one.
     pub fn of(headers: &HeaderMap, ids: &dyn IdSource, now: Timestamp) -> Self {
-        let given = headers.get(HEADER).and_then(|value| value.to_str().ok()).filter(|text| is_acceptable(text));
+        let given = headers.get(&HEADER).and_then(|value| value.to_str().ok()).filter(|text| is_acceptable(text));
         if let Some(given) = given {
             return Self(given.to_owned(), trace_beside(headers, given).map(ToOwned::to_owned));
         }
-        if let Some(trace) = headers.get(TRACE_PARENT).and_then(|value| value.to_str().ok()).and_then(trace::trace_id) {
+        if let Some(trace) = headers.get(&TRACE_PARENT).and_then(|value| value.to_str().ok()).and_then(trace::trace_id)
+        {
             return Self::alone(trace.to_owned());
         }
         Self::alone(ids.uuid(now).to_string())
@@ -46,7 +47,7 @@ impl CorrelationId {
 /// Refuses a request whose id cannot be taken: another one in its place would be found by nobody.
 pub fn check(headers: &HeaderMap) -> Result<(), Problem> {
     let acceptable = |value: &HeaderValue| value.to_str().is_ok_and(is_acceptable);
-    match headers.get(HEADER).is_none_or(acceptable) {
+    match headers.get(&HEADER).is_none_or(acceptable) {
         true => Ok(()),
         false => Err(Problem::invalid_field(
             "X-Correlation-ID",
@@ -86,7 +87,7 @@ pub fn trace_beside<'a>(headers: &'a HeaderMap, correlation_id: &str) -> Option<
 /// The `traceparent` of a request.
 #[must_use]
 pub fn trace_parent(headers: &HeaderMap) -> Option<&str> {
-    headers.get(TRACE_PARENT)?.to_str().ok().and_then(trace::parent)
+    headers.get(&TRACE_PARENT)?.to_str().ok().and_then(trace::parent)
 }
 
 /// Whether a `traceparent` says something else than a correlation id.

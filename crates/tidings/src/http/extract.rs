@@ -1,15 +1,18 @@
 //! What handlers take and give.
 
-use axum::extract::rejection::BytesRejection;
+use std::borrow::Cow;
+
+use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
 use tidings_core::envelope::FieldError;
 use tidings_core::json;
 
+use super::body;
 use super::correlation::CorrelationId;
 use super::params::Params;
 use super::problem::Problem;
@@ -31,7 +34,12 @@ const SMALL_BYTES: usize = 128;
 pub fn json<T: Serialize>(status: StatusCode, value: &T, bytes: usize) -> Response {
     let mut body = Vec::with_capacity(bytes);
     match serde_json::to_writer(&mut body, value) {
-        Ok(()) => (status, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Ok(()) => {
+            let mut response = Response::new(Body::from(body));
+            *response.status_mut() = status;
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            response
+        }
         Err(error) => {
             tracing::error!(%error, "an answer cannot be written as JSON");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer cannot be written").into_response()
@@ -68,27 +76,36 @@ fn no_object() -> Problem {
     Problem::invalid(vec![FieldError::new("", "the body must be a JSON object")])
 }
 
-/// The media type of a request in lower case, without its parameters.
-pub fn media_type(headers: &HeaderMap) -> String {
+/// The media type of a request in lower case, without its parameters. Most are in lower case as they come.
+pub fn media_type(headers: &HeaderMap) -> Cow<'_, str> {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    let media_type = value.split(';').next().unwrap_or_default().trim();
+    if media_type.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        media_type.to_ascii_lowercase().into()
+    } else {
+        media_type.into()
+    }
 }
 
 impl<S: Send + Sync> FromRequest<S> for JsonText {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
         let media_type = media_type(request.headers());
         // curl's default for --data is taken for JSON here as for events: what it is shows when it is read.
         let is_json =
-            ["", "application/json", "text/json", "application/x-www-form-urlencoded"].contains(&media_type.as_str());
+            ["", "application/json", "text/json", "application/x-www-form-urlencoded"].contains(&&*media_type);
         if !is_json && !media_type.ends_with("+json") {
             let detail = format!("Content-Type {media_type:?} is not accepted here; send application/json");
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail));
         }
-        let body = Bytes::from_request(request, state).await;
-        Ok(Self(body.map_err(|_| Problem::bad_request("the body cannot be read"))?))
+        Ok(Self(body_of(request).await?))
     }
+}
+
+/// The body of a request, which the gate has read within its limits.
+async fn body_of(request: Request) -> Result<Bytes, Problem> {
+    body::whole(request.into_body()).await.map_err(|_| Problem::bad_request("the body cannot be read"))
 }
 
 /// The headers and the body of a request, taken out of it: nobody needs them twice.
@@ -98,22 +115,33 @@ pub struct Whole {
 }
 
 impl<S: Send + Sync> FromRequest<S> for Whole {
-    type Rejection = BytesRejection;
+    type Rejection = Problem;
 
-    async fn from_request(mut request: Request, state: &S) -> Result<Self, BytesRejection> {
+    async fn from_request(mut request: Request, _state: &S) -> Result<Self, Problem> {
         let headers = std::mem::take(request.headers_mut());
-        Ok(Self { headers, body: Bytes::from_request(request, state).await? })
+        Ok(Self { headers, body: body_of(request).await? })
     }
+}
+
+/// What the gate leaves in a request for its handler.
+#[derive(Debug, Clone)]
+pub struct Passed {
+    pub correlation: CorrelationId,
+    pub params: Params,
+    /// Absent where nobody needs a token.
+    pub caller: Option<Caller>,
+    /// The path of the route, as it is declared.
+    pub path: &'static str,
 }
 
 /// Takes what the gate left in the request.
 macro_rules! from_gate {
-    ($($type:ty),*) => {$(
+    ($($type:ty: $part:expr),*) => {$(
         impl<S: Send + Sync> FromRequestParts<S> for $type {
             type Rejection = Problem;
 
             async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
-                parts.extensions.get::<Self>().cloned().ok_or_else(|| {
+                parts.extensions.get::<Passed>().and_then($part).ok_or_else(|| {
                     Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "this call needs a token")
                 })
             }
@@ -121,4 +149,8 @@ macro_rules! from_gate {
     )*};
 }
 
-from_gate!(Caller, CorrelationId, Params);
+from_gate!(
+    Caller: |passed| passed.caller.clone(),
+    CorrelationId: |passed| Some(passed.correlation.clone()),
+    Params: |passed| Some(passed.params.clone())
+);

@@ -9,11 +9,12 @@ use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 
+/// What a handler is to its caller comes in a box already.
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Waits for the work. If nobody waits any more once it has begun, it goes on by itself.
-pub fn see_through<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> SeeThrough<T> {
-    SeeThrough { work: Some(Box::pin(work)), begun: false }
+pub fn see_through<T: Send + 'static>(work: Work<T>) -> SeeThrough<T> {
+    SeeThrough { work: Some(work), begun: false }
 }
 
 pub struct SeeThrough<T: Send + 'static> {
@@ -69,7 +70,7 @@ mod tests {
     async fn what_was_begun_ends_although_nobody_waits() {
         let word = Arc::new(Notify::new());
         let (work, told) = work(&word);
-        let mut waiting = see_through(work);
+        let mut waiting = see_through(Box::pin(work));
         assert!((&mut waiting).now_or_never().is_none());
         drop(waiting);
         word.notify_one();
@@ -81,7 +82,7 @@ mod tests {
         let word = Arc::new(Notify::new());
         word.notify_one();
         let (work, told) = work(&word);
-        drop(see_through(work));
+        drop(see_through(Box::pin(work)));
         assert!(told.await.is_err());
     }
 
@@ -89,6 +90,6 @@ mod tests {
     async fn whoever_waits_gets_it() {
         let word = Arc::new(Notify::new());
         word.notify_one();
-        assert_eq!(see_through(work(&word).0).await, 7);
+        assert_eq!(see_through(Box::pin(work(&word).0)).await, 7);
     }
 }

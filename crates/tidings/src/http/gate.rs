@@ -2,28 +2,32 @@
 //! answered before. It also puts the correlation id on every answer, renders problems, and counts.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use tower_service::Service;
 
 use super::body;
 use super::collector;
 use super::content::Content;
 use super::correlation::{self, CorrelationId};
+use super::extract::Passed;
 use super::finish::see_through;
 use super::idempotency;
 use super::metrics::RouteMetrics;
 use super::params::Params;
 use super::problem::Problem;
-use super::route::{Access, BodyRule, Route};
+use super::route::{Access, Answer, Answering, BodyRule, Route};
 use super::server::HEAD_BYTES;
 use super::throttle::{FailedLogins, Rates};
 use crate::app::Services;
@@ -52,6 +56,7 @@ pub struct Gate {
     as_collector: bool,
     said_in_headers: fn(&str) -> bool,
     body_rule: BodyRule,
+    handler: Answer,
     metrics: RouteMetrics,
 }
 
@@ -98,12 +103,12 @@ impl Gatekeeper {
         headers: &HeaderMap,
         bearer: Option<&str>,
         peer: Option<IpAddr>,
+        now: Duration,
     ) -> Result<Caller, Problem> {
         let unauthorized = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
         if bearer.is_none() && !headers.contains_key(header::AUTHORIZATION) {
             return Err(unauthorized("this call needs a token: send the header `Authorization: Bearer TOKEN`"));
         }
-        let now = self.services.clock.monotonic();
         let caller = match bearer {
             Some(bearer) => self.services.tokens.recognise(bearer).await?,
             None => None,
@@ -155,41 +160,45 @@ impl Gate {
             as_collector: route.as_collector,
             said_in_headers: route.said_in_headers,
             body_rule: route.body_rule,
+            handler: Arc::clone(&route.handler),
             metrics,
         }
     }
 
-    async fn check(&self, request: Request, correlation: &CorrelationId, next: Next) -> Result<Response, Problem> {
+    async fn check(&self, request: Request, correlation: &CorrelationId, now: Duration) -> Result<Response, Problem> {
         let services = &self.keeper.services;
         let (mut parts, body) = request.into_parts();
         check_head(&parts)?;
         let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
-        let bearer = bearer_of(&parts.headers).or_else(|| if self.key_in_url { key_of(&parts) } else { None });
+        let in_header = authorization(&parts.headers, "bearer").map(Cow::Borrowed);
+        let bearer = in_header.or_else(|| if self.key_in_url { key_of(&parts.headers, &parts.uri) } else { None });
         let caller = match &self.access {
             Access::Public => None,
             Access::Scopes(scopes) => {
-                Some(permitted(self.keeper.recognise(&parts.headers, bearer.as_deref(), peer).await?, scopes)?)
+                let caller = self.keeper.recognise(&parts.headers, bearer.as_deref(), peer, now).await?;
+                Some(permitted(caller, scopes)?)
             }
         };
         correlation::check(&parts.headers)?;
         let params = Params::gather(parts.uri.query(), &self.params);
         let refusal = params.refusal();
-        parts.extensions.insert(params);
-        parts.extensions.insert(correlation.clone());
+        let passed = |caller| Passed { correlation: correlation.clone(), params, caller, path: self.path };
         if let Some(refusal) = refusal {
+            parts.extensions.insert(passed(caller));
             // Few are refused: the others need no room for it.
-            return Box::pin(self.refused(refusal, parts, caller, next)).await;
+            return Box::pin(self.refused(refusal, parts)).await;
         }
         // Before anything is read: a key that is none is refused, whatever it comes with.
         let key = match &caller {
-            Some(caller) if parts.method == Method::POST && parts.headers.contains_key(idempotency::HEADER) => {
+            Some(caller) if parts.method == Method::POST && parts.headers.contains_key(&idempotency::HEADER) => {
                 let path = (self.path, parts.uri.path());
-                let bearer = bearer.unwrap_or_default();
-                let key = services.idempotency.key((caller, &bearer), path, &parts.headers)?;
+                let bearer = bearer.as_deref().unwrap_or_default();
+                let key = services.idempotency.key((caller, bearer), path, &parts.headers)?;
                 Some(key.saying(idempotency::head(&parts, self.key_in_url, self.said_in_headers)))
             }
             _ => None,
         };
+        parts.extensions.insert(passed(caller));
         let limits = &services.limits;
         let content = match self.body_rule {
             BodyRule::Upload => self.coming(body::unpacked(&parts.headers, body)?),
@@ -208,18 +217,15 @@ impl Gate {
                 Content::Whole(bytes)
             }
         };
-        if let Some(caller) = caller {
-            parts.extensions.insert(caller);
-        }
         if let Some(key) = key.filter(|_| self.body_rule != BodyRule::Parts) {
-            let services = services.clone();
+            let (services, handler) = (services.clone(), Arc::clone(&self.handler));
             // Few have a key: the others need no room for it.
             let answer = Box::pin(async move {
-                let handler = |seed, body| {
+                let answer = |seed, body| {
                     parts.extensions.insert(seed);
-                    next.run(Request::from_parts(parts, body))
+                    handler(Request::from_parts(parts, body), services.clone())
                 };
-                services.idempotency.once(key, content, handler).await
+                services.idempotency.once(key, content, answer).await
             });
             return if self.ends_with_caller { answer.await } else { see_through(answer).await };
         }
@@ -227,8 +233,12 @@ impl Gate {
             Content::Whole(bytes) => Body::from(bytes),
             Content::Coming { body, .. } => body,
         };
-        let answer = next.run(Request::from_parts(parts, body));
+        let answer = self.ask(parts, body);
         Ok(if self.ends_with_caller { answer.await } else { see_through(answer).await })
+    }
+
+    fn ask(&self, parts: Parts, body: Body) -> Answering {
+        (self.handler)(Request::from_parts(parts, body), self.keeper.services.clone())
     }
 
     /// What is read by whoever does what it asks for.
@@ -239,20 +249,11 @@ impl Gate {
 
     /// The answer to a call whose parameters are wrong. Of one that only reads, the handler may know of more that is wrong
     /// with them; nothing else comes of asking it, and what it says counts only if it has all of it.
-    async fn refused(
-        &self,
-        refusal: Problem,
-        mut parts: Parts,
-        caller: Option<Caller>,
-        next: Next,
-    ) -> Result<Response, Problem> {
+    async fn refused(&self, refusal: Problem, parts: Parts) -> Result<Response, Problem> {
         if !matches!(parts.method, Method::GET | Method::HEAD) || self.at_owner {
             return Err(refusal);
         }
-        if let Some(caller) = caller {
-            parts.extensions.insert(caller);
-        }
-        let answer = next.run(Request::from_parts(parts, Body::empty())).await;
+        let answer = self.ask(parts, Body::empty()).await;
         let all = answer.extensions().get::<Problem>().is_some_and(|problem| {
             problem.status == refusal.status && refusal.errors.iter().all(|error| problem.errors.contains(error))
         });
@@ -260,13 +261,32 @@ impl Gate {
     }
 }
 
+/// A gate as the router has it, in front of its handler.
+#[derive(Clone)]
+pub struct Gated(pub Arc<Gate>);
+
+impl Service<Request> for Gated {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let gate = Arc::clone(&self.0);
+        Box::pin(async move { Ok(pass(&gate, request).await) })
+    }
+}
+
 /// Lets a request through to its handler, or answers it.
-pub async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+async fn pass(gate: &Gate, request: Request) -> Response {
     let services = &gate.keeper.services;
     let started = services.clock.monotonic();
     let correlation = CorrelationId::of(request.headers(), &*services.ids, services.clock.now());
     let method = request.method().clone();
-    let response = gate.check(request, &correlation, next).await.unwrap_or_else(IntoResponse::into_response);
+    let response = gate.check(request, &correlation, started).await.unwrap_or_else(IntoResponse::into_response);
     let response = match response.extensions().get::<Problem>() {
         Some(problem) if gate.as_collector => collector::refusal(problem),
         _ => response,
@@ -302,22 +322,22 @@ fn check_head(parts: &Parts) -> Result<(), Problem> {
 
 /// The token that a request has in its header.
 pub fn bearer_of(headers: &HeaderMap) -> Option<String> {
-    authorization(headers, "bearer")
+    authorization(headers, "bearer").map(ToOwned::to_owned)
 }
 
 /// The token of an `Authorization` header of that scheme.
-fn authorization(headers: &HeaderMap, wanted: &str) -> Option<String> {
+fn authorization<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case(wanted).then(|| token.trim().to_owned())
+    scheme.eq_ignore_ascii_case(wanted).then(|| token.trim())
 }
 
 /// The token of a caller that cannot send it as others do: Event Grid has a header of its own, and URLs; Splunk's
 /// senders have a scheme of their own.
-fn key_of(parts: &Parts) -> Option<String> {
-    let header = parts.headers.get("aeg-sas-key").and_then(|key| key.to_str().ok()).map(ToOwned::to_owned);
-    let query = parts.uri.query().unwrap_or_default().as_bytes();
-    let in_url = || form_urlencoded::parse(query).find(|(name, _)| name == "key").map(|(_, key)| key.into_owned());
-    authorization(&parts.headers, "splunk").or(header).or_else(in_url)
+fn key_of<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<Cow<'a, str>> {
+    let header = headers.get("aeg-sas-key").and_then(|key| key.to_str().ok());
+    let query = uri.query().unwrap_or_default().as_bytes();
+    let in_url = || form_urlencoded::parse(query).find(|(name, _)| name == "key").map(|(_, key)| key);
+    authorization(headers, "splunk").or(header).map(Cow::Borrowed).or_else(in_url)
 }
 
 fn permitted(caller: Caller, demands: &[Scope]) -> Result<Caller, Problem> {
@@ -355,7 +375,7 @@ fn finish(response: Response, correlation: &CorrelationId) -> Response {
     };
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&correlation.0) {
-        headers.insert(correlation::HEADER, value);
+        headers.insert(&correlation::HEADER, value);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

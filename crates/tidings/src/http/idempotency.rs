@@ -18,7 +18,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use http_body_util::BodyExt;
 use ring::digest::{Context, SHA256};
@@ -33,7 +33,7 @@ use super::kept::Kept;
 use super::problem::Problem;
 use crate::tokens::Caller;
 
-pub const HEADER: &str = "idempotency-key";
+pub static HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 const KEY_CHARS: usize = 256;
 /// The attribute for the hash of what a request says beside its body.
 const HEAD: &str = "headHash";
@@ -144,8 +144,8 @@ impl Idempotency {
         (route, path): (&str, &str),
         headers: &HeaderMap,
     ) -> Result<RequestKey, Problem> {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let key = text(HEADER).filter(|key| (1..=KEY_CHARS).contains(&key.len())).ok_or_else(|| {
+        let key = headers.get(&HEADER).and_then(|value| value.to_str().ok());
+        let key = key.filter(|key| (1..=KEY_CHARS).contains(&key.len())).ok_or_else(|| {
             Problem::invalid_field("Idempotency-Key", format!("must be 1 to {KEY_CHARS} printable ASCII characters"))
         })?;
         let id = digest([&caller.token.id, route, path, key]).iter().map(|byte| format!("{byte:02x}")).collect();

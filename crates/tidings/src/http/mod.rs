@@ -30,7 +30,7 @@ pub use correlation::{
     ALIAS as CORRELATION_ALIAS, CorrelationId, HEADER as CORRELATION_HEADER, param as correlation_param,
 };
 pub use cursor::Sealer;
-pub use extract::{Json, JsonText, Whole, json, media_type};
+pub use extract::{Json, JsonText, Passed, Whole, json, media_type};
 pub use finish::see_through;
 pub use gate::{Gatekeeper, Peer, bearer_of};
 pub use idempotency::{
@@ -49,6 +49,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
+use axum::routing::{MethodFilter, on_service};
 use tower_service::Service;
 
 use crate::app::Services;
@@ -88,19 +89,19 @@ pub fn router(services: Services, routes: Vec<Route>) -> Router {
     let gatekeeper = Arc::new(Gatekeeper::new(services.clone()));
     let mut router = Router::new();
     for route in routes {
+        let method = MethodFilter::try_from(route.method.clone()).expect("routes use ordinary methods");
         let gate = gate::Gate::new(Arc::clone(&gatekeeper), &route);
-        let handler = route.handler.layer(axum::middleware::from_fn_with_state(Arc::new(gate), gate::pass));
-        router = router.route(route.path, handler);
+        router = router.route(route.path, on_service(method, gate::Gated(Arc::new(gate))));
     }
-    let not_found = Arc::clone(&gatekeeper);
-    let not_allowed = gatekeeper;
+    let (not_found, not_allowed) = (Arc::clone(&gatekeeper), gatekeeper);
+    let router = router
+        .method_not_allowed_fallback(move |request| async move { not_allowed.refuse(&request, gate::Refusal::Method) });
     let respelt = router.clone().with_state(services.clone());
     router
         .fallback(move |request: Request| {
             let (not_found, respelt) = (Arc::clone(&not_found), respelt.clone());
             async move { elsewhere(request, &not_found, respelt).await }
         })
-        .method_not_allowed_fallback(move |request| async move { not_allowed.refuse(&request, gate::Refusal::Method) })
         .with_state(services)
 }
 
@@ -114,6 +115,6 @@ async fn elsewhere(mut request: Request, keeper: &Gatekeeper, mut respelt: Route
     *request.uri_mut() = uri;
     let answer = respelt.call(request).await.unwrap_or_else(|never| match never {});
     // Whatever passed a gate has a correlation id.
-    let nowhere = !answer.headers().contains_key(correlation::HEADER);
+    let nowhere = !answer.headers().contains_key(&correlation::HEADER);
     if nowhere { keeper.refuse(&asked, gate::Refusal::NotFound) } else { answer }
 }

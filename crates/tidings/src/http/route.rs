@@ -1,9 +1,13 @@
 //! A route is declared once: the router, the access rules, the known parameters, the metrics and the OpenAPI
 //! description all come from the same declaration.
 
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::response::Response;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::Services;
@@ -37,6 +41,11 @@ type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 /// A media type, and the schema of what it holds.
 type Content = (&'static str, SchemaOf);
 
+/// What a request that has passed the gate is given to.
+pub type Answer = Arc<dyn Fn(Request, Services) -> Answering + Send + Sync>;
+/// An answer under way.
+pub type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
+
 /// A body that is one thing or a list of them.
 #[derive(JsonSchema)]
 #[serde(untagged)]
@@ -69,17 +78,16 @@ pub struct Route {
     /// Other forms in which the body may come.
     pub other_bodies: Vec<Content>,
     pub answers: Vec<(u16, &'static str, Option<Content>)>,
-    pub handler: MethodRouter<Services>,
+    pub handler: Answer,
 }
 
 impl Route {
     /// A route with its handler; without more, only `admin` may call it.
     pub fn new<H, T>(method: Method, path: &'static str, summary: &'static str, handler: H) -> Self
     where
-        H: Handler<T, Services>,
+        H: Handler<T, Services, Future = Answering>,
         T: 'static,
     {
-        let filter = MethodFilter::try_from(method.clone()).expect("routes use ordinary methods");
         let tag = path.split('/').find(|part| !part.is_empty()).unwrap_or("general");
         Self {
             method,
@@ -97,7 +105,7 @@ impl Route {
             body: None,
             other_bodies: Vec::new(),
             answers: Vec::new(),
-            handler: on(filter, handler),
+            handler: Arc::new(move |request, services| handler.clone().call(request, services)),
         }
     }
 

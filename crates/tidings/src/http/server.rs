@@ -8,12 +8,12 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::{HeaderValue, Request, StatusCode, Version, header};
 use axum::response::Response;
+use axum::routing::future::RouteFuture;
 use futures_util::future::{Either, Ready, ready};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidings_core::ids::IdSource;
 use tidings_core::time::Clock;
@@ -21,6 +21,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tower_service::Service as _;
 
 use super::gate::Peer;
 use super::metrics::Metrics;
@@ -94,9 +95,9 @@ impl Server {
         peer: SocketAddr,
         mut stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + use<> {
-        let inner = tower_http_service(self.router.clone(), peer);
+        let router = self.router.clone();
         let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
-        let service = OneHost { inner, clock: Arc::clone(&clock), ids: Arc::clone(&ids) };
+        let service = OneHost { router, peer: Peer(peer), clock: Arc::clone(&clock), ids: Arc::clone(&ids) };
         let turn = Arc::new(Turn::default());
         let mut builder = http1::Builder::new();
         builder
@@ -128,17 +129,10 @@ impl Server {
     }
 }
 
-type Service = TowerToHyperService<axum::middleware::AddExtension<Router, Peer>>;
-
-fn tower_http_service(router: Router, peer: SocketAddr) -> Service {
-    use axum::Extension;
-    use tower_layer::Layer;
-    TowerToHyperService::new(Extension(Peer(peer)).layer(router))
-}
-
-/// Refuses what says no host, or two (RFC 9112, 3.2): whoever stands before us may have understood another one.
+/// Gives requests to the router, with the address they come from. Refuses what says no host, or two (RFC 9112, 3.2): whoever stands before us may have understood another one.
 struct OneHost {
-    inner: Service,
+    router: Router,
+    peer: Peer,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
 }
@@ -146,13 +140,14 @@ struct OneHost {
 impl hyper::service::Service<Request<Incoming>> for OneHost {
     type Response = Response;
     type Error = Infallible;
-    type Future =
-        Either<Ready<Result<Response, Infallible>>, <Service as hyper::service::Service<Request<Incoming>>>::Future>;
+    type Future = Either<Ready<Result<Response, Infallible>>, RouteFuture<Infallible>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let hosts = request.headers().get_all(header::HOST).iter().count();
         if hosts == 1 || (hosts == 0 && request.version() < Version::HTTP_11) {
-            return Either::Right(self.inner.call(request));
+            request.extensions_mut().insert(self.peer);
+            // A router is always ready.
+            return Either::Right(self.router.clone().call(request));
         }
         let correlation_id = self.ids.uuid(self.clock.now()).to_string();
         let problem = Problem::bad_request("a request has exactly one Host header");
@@ -161,7 +156,7 @@ impl hyper::service::Service<Request<Incoming>> for OneHost {
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Ok(id) = HeaderValue::from_str(&correlation_id) {
-            headers.insert(super::correlation::HEADER, id);
+            headers.insert(&super::correlation::HEADER, id);
         }
         Either::Left(ready(Ok(response)))
     }

@@ -84,7 +84,7 @@ pub fn read_events(
         let text = binary_mode(headers, &media_type, body)?;
         return Ok(Received::One(Box::new(cloud().one(0, &text))));
     }
-    match media_type.as_str() {
+    match &*media_type {
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => plain().lines(body),
         // curl's default for --data: refusing it would only teach people to add a header.
         "" | "application/json" | "text/json" | "application/x-www-form-urlencoded" => {

@@ -164,7 +164,7 @@ impl Services {
         OWN.iter().for_each(|name| drop(headers.remove(name)));
         headers.insert(FORWARDED, HeaderValue::from_static("1"));
         if let Ok(value) = HeaderValue::from_str(&call.correlation.0) {
-            headers.insert(crate::http::CORRELATION_HEADER, value);
+            headers.insert(&crate::http::CORRELATION_HEADER, value);
         }
         let request = outbound::Request { method: call.method.clone(), url, headers, body: call.body.clone() };
         let answer = forwarder.0.send_up_to(request, MOST_BYTES);

@@ -43,7 +43,7 @@ impl Caller {
     /// How records and the audit log name the caller.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("token:{}", self.token.id)
+        ["token:", &self.token.id].concat()
     }
 }
 

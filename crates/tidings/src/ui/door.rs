@@ -18,7 +18,7 @@ use super::layout;
 use super::parts::encode;
 use super::session::{self, Session, read_cookie};
 use crate::app::Services;
-use crate::http::{CorrelationId, FailedLogins, Params, Problem, not_text, read_body, see_through};
+use crate::http::{CorrelationId, FailedLogins, Params, Passed, Problem, not_text, read_body, see_through};
 use crate::tokens::{Caller, Scope};
 
 /// Scripts, styles and pictures of our own only; nothing inline, nothing from elsewhere, no frames.
@@ -82,6 +82,7 @@ pub struct Doors {
 pub struct Door {
     services: Services,
     guesses: Arc<FailedLogins>,
+    path: &'static str,
     access: Access,
     params: &'static [&'static str],
     at_owner: bool,
@@ -125,7 +126,8 @@ impl Doors {
     #[must_use]
     pub fn for_page(&self, page: &Page) -> Door {
         let (services, guesses) = (self.services.clone(), Arc::clone(&self.guesses));
-        Door { services, guesses, access: page.access, params: page.params, at_owner: page.at_owner }
+        let Page { path, access, params, at_owner, .. } = *page;
+        Door { services, guesses, path, access, params, at_owner }
     }
 }
 
@@ -191,16 +193,17 @@ impl Door {
             parts.extensions.insert(form);
             body = Body::empty();
         }
-        parts.extensions.insert(Params::read(parts.uri.query(), self.params)?);
-        parts.extensions.insert(correlation.clone());
+        let params = Params::read(parts.uri.query(), self.params)?;
+        let caller = visitor.as_ref().map(|visitor| visitor.caller().clone());
+        let passed = Passed { correlation: correlation.clone(), params, caller, path: self.path };
+        parts.extensions.insert(passed);
         parts.extensions.insert(theme);
         parts.extensions.insert(Guesses(Arc::clone(&self.guesses)));
         if let Some(visitor) = visitor {
-            parts.extensions.insert(visitor.caller().clone());
             parts.extensions.insert(visitor);
         }
         let page = next.run(Request::from_parts(parts, body));
-        Ok(if is_write { see_through(page).await } else { page.await })
+        Ok(if is_write { see_through(Box::pin(page)).await } else { page.await })
     }
 }
 

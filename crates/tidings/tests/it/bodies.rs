@@ -73,6 +73,16 @@ async fn a_body_over_one_mebibyte_is_413() {
     }
 }
 
+#[tokio::test]
+async fn a_body_may_be_as_large_as_the_configuration_says() {
+    let server = TestServer::start_with(|config| config.limits.body_bytes = 4 * LIMIT as u64).await;
+    let event = format!(r#"{{"eventType":"a","data":{{"x":"{}"}}}}"#, "x".repeat(200_000));
+    let body = format!("[{}]", vec![event; 15].join(","));
+    assert!(body.len() > 2 * LIMIT);
+    post(&server.client(), body).await.expect(202);
+    assert_eq!(server.client().stored().await.len(), 15);
+}
+
 // SX-27: a client that sends everything before it listens hears the answer.
 #[tokio::test]
 async fn a_refusal_is_heard_by_who_sends_before_listening() {

@@ -11,7 +11,7 @@ pub mod view;
 
 pub use receive::WAIT_SECONDS;
 
-use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
+use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use percent_encoding::percent_decode_str;
@@ -19,7 +19,7 @@ use percent_encoding::percent_decode_str;
 use super::BusError;
 use super::line::LineError;
 use super::path::{DEAD_LETTERS, Path};
-use crate::http::{Problem, Route};
+use crate::http::{Passed, Problem, Route};
 use crate::nodes::forward::UNKNOWN;
 
 #[must_use]
@@ -89,7 +89,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Place {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let dead = parts.extensions.get::<MatchedPath>().is_some_and(|path| path.as_str().contains(DEAD_LETTERS));
+        let dead = parts.extensions.get::<Passed>().is_some_and(|passed| passed.path.contains(DEAD_LETTERS));
         let params = RawPathParams::from_request_parts(parts, state).await;
         let params = params.map_err(|_| Problem::bad_request("the path cannot be read"))?;
         let part = |name: &str| named(&params, name).map(ToOwned::to_owned);

@@ -18,7 +18,7 @@ use super::{Place, broker_properties};
 use crate::app::Services;
 use crate::bus::once::{self, Mark};
 use crate::bus::{Message, Sent};
-use crate::http::{CorrelationId, IdempotencySeed, Json, Problem, RequestIds, Route, media_type};
+use crate::http::{CorrelationId, IdempotencySeed, Json, Problem, RequestIds, Route, Whole, media_type};
 use crate::tokens::Scope;
 
 /// The content type of a batch.
@@ -68,8 +68,7 @@ async fn send(
     correlation: CorrelationId,
     place: Place,
     seed: Option<Extension<IdempotencySeed>>,
-    headers: HeaderMap,
-    body: Bytes,
+    Whole { headers, body }: Whole,
 ) -> Result<Response, Problem> {
     // Whether it exists comes first: nobody should mend a message for nothing.
     services.bus.entity_anywhere(&place.path.entity).await?;
@@ -79,7 +78,7 @@ async fn send(
         None => RequestIds::Fresh(&*services.ids, services.clock.now()),
     };
     let mut errors = Vec::new();
-    let mut messages = match media_type(&headers).as_str() {
+    let mut messages = match &*media_type(&headers) {
         BATCH => batch(&body, &mut errors)?,
         _ => vec![one(&headers, body, &mut errors)?],
     };

@@ -36,14 +36,12 @@ const DRAINED_FOR: Duration = Duration::from_secs(20);
 
 #[must_use]
 pub fn routes() -> Vec<Route> {
-    let mut upload = Route::new(Method::POST, PATH, "Upload an invoice, which is then read", upload)
+    let upload = Route::new(Method::POST, PATH, "Upload an invoice, which is then read", upload)
         .scopes(&[Scope::Ingest, Scope::Operate])
         .parts()
         .body_as::<UploadForm>("multipart/form-data")
         .answer::<UploadAnswer>(202, "The file is kept, and will be read")
         .answer_empty(413, "The file is larger than limits.upload_bytes");
-    // The size is counted here, by the configured limit.
-    upload.handler = upload.handler.layer(DefaultBodyLimit::disable());
     vec![
         upload,
         Route::new(
@@ -123,7 +121,7 @@ async fn answer(
 ) -> Result<Response, Problem> {
     let by = caller.name();
     let origin = Origin::of(&by, correlation);
-    if !headers.contains_key(IDEMPOTENCY_KEY) {
+    if !headers.contains_key(&IDEMPOTENCY_KEY) {
         let ids = RequestIds::Fresh(&*services.ids, services.clock.now());
         return made(services, product, file, origin, &ids).await;
     }
@@ -188,7 +186,9 @@ impl Form {
     }
 }
 
-async fn receive(request: Request, files: &Files, most: u64) -> Result<Form, Problem> {
+async fn receive(mut request: Request, files: &Files, most: u64) -> Result<Form, Problem> {
+    // The size is counted here, by the configured limit.
+    DefaultBodyLimit::disable().apply(&mut request);
     let mut parts =
         Multipart::from_request(request, &()).await.map_err(|error| Problem::bad_request(error.body_text()))?;
     let mut form = Form::default();

@@ -224,6 +224,13 @@ async fn dead_letters_are_found_under_an_encoded_name() {
         assert_eq!(seen["items"][0]["body"], "bad", "{spelt}");
     }
     client.get("/bus/q/%25deadletterqueue/peek").await.problem(404);
+    for spelt in ["$deadletterqueue", "$DeadLetterQueue"] {
+        let problem = client.put(&format!("/bus/q/{spelt}/receive"), &json!({})).await.problem(405);
+        assert_eq!(
+            problem["detail"],
+            "PUT is not possible on /bus/q/$deadletterqueue/receive; GET /openapi.json lists what is"
+        );
+    }
 }
 
 // S003-112, S003-68

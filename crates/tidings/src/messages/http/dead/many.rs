@@ -384,7 +384,7 @@ impl Asker<'_> {
         let Some(line) = line else { return Ok(None) };
         let mut headers = self.headers.clone();
         // The key is for all of them together.
-        headers.remove(crate::http::IDEMPOTENCY_KEY);
+        headers.remove(&crate::http::IDEMPOTENCY_KEY);
         let body = if fields.is_null() { Bytes::new() } else { Bytes::from(fields.to_string()) };
         let correlation = CorrelationId::alone(self.correlation.to_owned());
         let call = Call { method, path, query: None, headers: &headers, body: &body, correlation: &correlation };
