@@ -68,7 +68,10 @@ impl Number {
     /// The size DynamoDB charges: about a byte for two digits, and one more.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.decimal().size()
+        match &self.0 {
+            Form::Whole(value) => whole_size(*value),
+            Form::Decimal(decimal) => decimal.size(),
+        }
     }
 
     /// Bytes whose order is the order of the numbers; no such form is the start of another's.
@@ -96,6 +99,16 @@ impl Number {
     pub fn sortable_len(bytes: &[u8]) -> Option<usize> {
         Decimal::sortable_len(bytes)
     }
+}
+
+/// The size of a whole number, whose digits need not be written out for it: zeros at its end do not count.
+fn whole_size(value: i64) -> usize {
+    let mut rest = value.unsigned_abs();
+    while rest != 0 && rest % 10 == 0 {
+        rest /= 10;
+    }
+    let digits = rest.checked_ilog10().map_or(0, |places| places + 1);
+    usize::from(value < 0) + usize::try_from(digits.div_ceil(2)).unwrap_or(0) + 1
 }
 
 impl From<i64> for Number {
@@ -189,6 +202,7 @@ mod tests {
     fn integers_go_there_and_back() {
         for value in [0, 1, -1, 10, 1_702_387_200, i64::MAX, i64::MIN] {
             assert_eq!(Number::from(value).to_i64(), Some(value));
+            assert_eq!(Number::from(value).size(), Decimal::from(value).size());
             assert_eq!(Number::from(value), n(&value.to_string()));
         }
         assert_eq!(n("9223372036854775808").to_i64(), None);
