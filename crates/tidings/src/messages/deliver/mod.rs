@@ -18,6 +18,7 @@
 
 mod attempt;
 pub mod expiry;
+mod hands;
 mod lane;
 mod look;
 mod park;
@@ -26,20 +27,22 @@ pub mod senders;
 pub mod targets;
 mod window;
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashSet;
 use tidings_core::time::Timestamp;
 use tidings_store::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::attempt::{Desk, Known, Looked, attempt};
+use self::attempt::{Desk, Looked};
+use self::hands::{Ended, Hands};
 use self::lane::Lane;
 use self::park::Parked;
 use self::queueing::Queued;
-use self::window::{Stub, Window};
+use self::window::Window;
 use super::ledger::Ledger;
 use super::record::{self, CHANNELS, DUE_PARTS};
 use crate::app::Services;
@@ -75,9 +78,10 @@ pub struct Deliverer {
     lanes: VecDeque<Lane>,
     window: Window,
     /// In the window, or under way.
-    held: HashSet<String>,
+    held: FxHashSet<String>,
     parked: Parked,
-    running: JoinSet<(Stub, Result<Looked, Error>)>,
+    /// Attempts under way.
+    running: Hands,
     /// Some of the window are being made `queued`; nobody waits for that.
     queueing: JoinSet<Vec<Queued>>,
     /// The next moment at which something is due; `None`: unknown.
@@ -154,21 +158,19 @@ impl Deliverer {
         };
         let limits = Limits { concurrency: per_destination, ..Limits::default() };
         let now = services.clock.now();
+        let desk =
+            Arc::new(Desk { services: services.clone(), owner: look::owner(services, now), ledger: ledger(services) });
         Self {
             services: services.clone(),
             channel,
-            desk: Arc::new(Desk {
-                services: services.clone(),
-                owner: look::owner(services, now),
-                ledger: ledger(services),
-            }),
+            running: Hands::new(Arc::clone(&desk)),
+            desk,
             concurrency: usize::try_from(config.concurrency).unwrap_or(usize::MAX),
             limiter: Limiter::new(limits),
             lanes: (0..DUE_PARTS).map(|part| Lane::new(record::due_part(channel, part))).collect(),
             window: Window::default(),
-            held: HashSet::new(),
+            held: FxHashSet::default(),
             parked: Parked::new(channel),
-            running: JoinSet::new(),
             queueing: JoinSet::new(),
             upcoming: None,
             looked_again: None,
@@ -226,16 +228,15 @@ impl Deliverer {
 
     /// Waits until one of the attempts under way has ended, and takes note of all that have. Without any, for ever.
     pub async fn ended(&mut self) {
-        let Some(joined) = self.running.join_next().await else { return std::future::pending().await };
-        self.end(joined);
-        while let Some(joined) = self.running.try_join_next() {
-            self.end(joined);
+        let ended = self.running.ended().await;
+        let monotonic = self.services.clock.monotonic();
+        for ended in ended {
+            self.end(ended, monotonic);
         }
     }
 
-    fn end(&mut self, joined: Result<(Stub, Result<Looked, Error>), tokio::task::JoinError>) {
-        let monotonic = self.services.clock.monotonic();
-        match joined {
+    fn end(&mut self, ended: Result<Ended, String>, monotonic: Duration) {
+        match ended {
             Ok((stub, looked)) => {
                 self.held.remove(&stub.message_id);
                 let looked = looked.unwrap_or_else(|error| {
@@ -255,7 +256,7 @@ impl Deliverer {
             }
             // Nothing in an attempt panics on purpose; whose it was is not known, so that everything is read again.
             Err(error) => {
-                tracing::error!(channel = self.channel, %error, "an attempt panicked");
+                tracing::error!(channel = self.channel, error, "an attempt panicked");
                 self.looked_again = None;
             }
         }
@@ -302,7 +303,7 @@ impl Deliverer {
             if parked.has(destination) { Admission::Busy } else { limiter.admit(destination, monotonic) }
         };
         for stub in self.window.take(room, monotonic, admit) {
-            self.spawn(stub);
+            self.running.begin(stub);
         }
     }
 
@@ -316,7 +317,7 @@ impl Deliverer {
                 let (store, table) = (&*self.services.store, &self.services.messages.table);
                 let next = self.parked.next(&destination, store, table, now, &mut self.held).await;
                 match next {
-                    Ok(Some(stub)) => self.spawn(stub),
+                    Ok(Some(stub)) => self.running.begin(stub),
                     other => {
                         self.limiter.end(&destination, Health::Untried, monotonic);
                         other?;
@@ -326,21 +327,6 @@ impl Deliverer {
             }
         }
         Ok(())
-    }
-
-    fn spawn(&mut self, mut stub: Stub) {
-        let desk = Arc::clone(&self.desk);
-        self.running.spawn(async move {
-            // What is being written of it at this moment must not come between.
-            let at_once = stub.is_new && !stub.queueing;
-            let known = stub.stored.take().map(|stored| Known { stored, seen: stub.seen });
-            let looked = attempt(&desk, &stub.message_id, known, at_once).await;
-            if looked.is_err() {
-                // A store that fails is not to be asked again at once.
-                tokio::time::sleep(PAUSE).await;
-            }
-            (stub, looked)
-        });
     }
 
     /// Parks everybody who is left in the window; `true` if that made room.
