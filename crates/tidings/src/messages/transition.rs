@@ -155,10 +155,9 @@ impl Stored {
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
         let after = &mut self.message;
-        let (before, mut now) = (after.delivery.retry_count, after.updated_date);
+        let (from, before, mut now) = (after.delivery.status, after.delivery.retry_count, after.updated_date);
         let (mut tally, mut actions) = (Tally::default(), Vec::new());
         for (input, at) in inputs {
-            let from = after.delivery.status;
             actions = after.delivery.step(policy, input, at)?;
             now = at;
             touch(after, now);
@@ -169,8 +168,9 @@ impl Stored {
             if !after.delivery.attempts.is_empty() {
                 after.processing_started_at = after.processing_started_at.or(Some(after.updated_date));
             }
-            tally.count(from, after);
         }
+        // Where it only passed through it is not counted.
+        tally.count(from, after);
         change(after);
         let mut more = Vec::new();
         if after.delivery.status.is_final() {

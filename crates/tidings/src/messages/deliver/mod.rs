@@ -36,13 +36,14 @@ use tidings_core::time::Timestamp;
 use tidings_store::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use self::attempt::{Desk, Looked};
-use self::hands::{Ended, Hands};
+use self::attempt::{Desk, Known, Looked, attempt};
+use self::hands::{Ended, Hands, Work};
 use self::lane::Lane;
 use self::park::Parked;
 use self::queueing::Queued;
-use self::window::Window;
+use self::window::{Stub, Window};
 use super::ledger::Ledger;
 use super::record::{self, CHANNELS, DUE_PARTS};
 use crate::app::Services;
@@ -81,7 +82,7 @@ pub struct Deliverer {
     held: FxHashSet<String>,
     parked: Parked,
     /// Attempts under way.
-    running: Hands,
+    running: Hands<Desk>,
     /// Some of the window are being made `queued`; nobody waits for that.
     queueing: JoinSet<Vec<Queued>>,
     /// The next moment at which something is due; `None`: unknown.
@@ -122,18 +123,25 @@ pub fn start(services: &Services) {
 async fn run(mut deliverer: Deliverer, mut stop: watch::Receiver<bool>) {
     let services = deliverer.services.clone();
     let Some(signal) = services.messages.signals.of(deliverer.channel) else { return };
+    let mut alarm = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
     loop {
-        let pause = match deliverer.activate().await {
-            Ok(next) => deliverer.pause_until(next),
+        match deliverer.activate().await {
+            Ok(next) => {
+                let at = Instant::now() + deliverer.pause_until(next);
+                // One that rings too early does no harm, and most are far away: a timer is not set anew for each look.
+                if alarm.is_elapsed() || at < alarm.deadline() {
+                    alarm.as_mut().reset(at);
+                }
+            }
             Err(error) => {
                 tracing::warn!(channel = deliverer.channel, %error, "delivery failed; it will be tried again");
-                PAUSE
+                alarm.as_mut().reset(Instant::now() + PAUSE);
             }
-        };
+        }
         tokio::select! {
             () = deliverer.ended() => {}
             () = signal.noted() => {}
-            () = tokio::time::sleep(pause) => {}
+            () = alarm.as_mut() => {}
             () = turned_true(&mut stop) => break,
         }
     }
@@ -144,6 +152,24 @@ async fn run(mut deliverer: Deliverer, mut stop: watch::Receiver<bool>) {
     };
     if tokio::time::timeout(LAST_ATTEMPTS, rest).await.is_err() {
         tracing::warn!(channel = deliverer.channel, "some attempts did not end in time; they will be made again");
+    }
+}
+
+/// Attempts, each of a message that may go.
+impl Work for Desk {
+    type Piece = Stub;
+    type Done = (Stub, Result<Looked, Error>);
+
+    async fn work(&self, mut stub: Stub) -> Self::Done {
+        // What is being written of it at this moment must not come between.
+        let at_once = stub.is_new && !stub.queueing;
+        let known = stub.stored.take().map(|stored| Known { stored, seen: stub.seen });
+        let looked = attempt(self, &stub.message_id, known, at_once).await;
+        if looked.is_err() {
+            // A store that fails is not to be asked again at once.
+            tokio::time::sleep(PAUSE).await;
+        }
+        (stub, looked)
     }
 }
 
@@ -235,7 +261,7 @@ impl Deliverer {
         }
     }
 
-    fn end(&mut self, ended: Result<Ended, String>, monotonic: Duration) {
+    fn end(&mut self, ended: Ended<Desk>, monotonic: Duration) {
         match ended {
             Ok((stub, looked)) => {
                 self.held.remove(&stub.message_id);
