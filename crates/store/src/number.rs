@@ -104,7 +104,7 @@ impl Number {
 /// The size of a whole number, whose digits need not be written out for it: zeros at its end do not count.
 fn whole_size(value: i64) -> usize {
     let mut rest = value.unsigned_abs();
-    while rest != 0 && rest % 10 == 0 {
+    while rest != 0 && rest.is_multiple_of(10) {
         rest /= 10;
     }
     let digits = rest.checked_ilog10().map_or(0, |places| places + 1);

@@ -195,7 +195,7 @@ mod tests {
         for many in [1, KEPT * 2, 3] {
             (100..100 + many).for_each(|piece| hands.begin(piece));
             // All of them wait to be let: one who lets them all lets nobody wait for another's end.
-            while hands.bench.state().next.len() > 0 {
+            while !hands.bench.state().next.is_empty() {
                 tokio::task::yield_now().await;
             }
             hands.bench.what.0.add_permits(many);
