@@ -178,18 +178,29 @@ pub fn step(
     now: Timestamp,
 ) -> Result<(Delivery, Vec<Action>), Conflict> {
     let mut next = delivery.clone();
-    let actions = match input {
-        Input::Queued => next.queue()?,
-        Input::TakenUp => next.take_up(policy, now)?,
-        Input::Ended { verdict, random } => next.end(policy, verdict, random, now)?,
-        Input::Cancelled => next.cancel()?,
-        Input::Expired => next.expire()?,
-    };
-    debug_assert!(delivery.status <= next.status, "states only go forward");
+    let actions = next.step(policy, input, now)?;
     Ok((next, actions))
 }
 
 impl Delivery {
+    /// The same in place, for who does not need it as it was.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`] if the state does not allow it; the delivery then stays as it was.
+    pub fn step(&mut self, policy: &Policy, input: Input, now: Timestamp) -> Result<Vec<Action>, Conflict> {
+        let before = self.status;
+        let actions = match input {
+            Input::Queued => self.queue(),
+            Input::TakenUp => self.take_up(policy, now),
+            Input::Ended { verdict, random } => self.end(policy, verdict, random, now),
+            Input::Cancelled => self.cancel(),
+            Input::Expired => self.expire(),
+        };
+        debug_assert!(before <= self.status, "states only go forward");
+        actions
+    }
+
     /// Whether an attempt is under way, or was when its process died.
     #[must_use]
     pub fn in_flight(&self) -> bool {

@@ -127,8 +127,10 @@ fn what_is_final_stays_final() {
     for end in [delivered("x"), reject("no", 400)] {
         let (done, _) = after(&[Input::TakenUp, end]);
         for input in [Input::Queued, Input::TakenUp, delivered("y"), retry("e"), reject("e", 400), Input::Cancelled] {
-            let conflict = step(&done, &policy(), input, at(60)).unwrap_err();
+            let mut same = done.clone();
+            let conflict = same.step(&policy(), input, at(60)).unwrap_err();
             assert_eq!(conflict.status, done.status);
+            assert_eq!(same, done);
         }
     }
 }

@@ -39,6 +39,13 @@ impl Attributes {
         Self(entries)
     }
 
+    /// These and others; of those with one name, the other.
+    #[must_use]
+    pub fn joined(mut self, others: impl IntoIterator<Item = (Name, Value)>) -> Self {
+        self.0.extend(others);
+        Self::from_vec(self.0)
+    }
+
     fn place(&self, name: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(known, _)| (**known).cmp(name))
     }
@@ -180,8 +187,9 @@ mod tests {
             backwards.reverse();
             prop_assert_eq!(&Attributes::from_vec(backwards.clone()), &ours);
             // What stands twice: the last one counts.
-            let first = backwards.iter().map(|(name, _)| (name.clone(), Value::Null));
-            prop_assert_eq!(&first.chain(backwards.clone()).collect::<Attributes>(), &ours);
+            let first: Attributes = backwards.iter().map(|(name, _)| (name.clone(), Value::Null)).collect();
+            prop_assert_eq!(&first.clone().into_iter().chain(backwards.clone()).collect::<Attributes>(), &ours);
+            prop_assert_eq!(&first.joined(backwards), &ours);
         }
     }
 

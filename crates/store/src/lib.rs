@@ -22,7 +22,7 @@ pub mod write;
 
 pub use attributes::Attributes;
 pub use error::{Error, FailedCondition};
-pub use item::{Item, Key, KeyValue, Value};
+pub use item::{Item, Key, KeyValue, Name, Value};
 pub use number::Number;
 pub use query::{Page, Query, Range};
 pub use table::{Index, KeyKind, Table};

@@ -54,8 +54,8 @@ impl List {
 }
 
 impl Map {
-    fn new(variant: Option<&'static str>) -> Self {
-        Self { variant, values: Vec::new(), name: None }
+    fn new(variant: Option<&'static str>, len: usize) -> Self {
+        Self { variant, values: Vec::with_capacity(len), name: None }
     }
 
     fn insert<T: Serialize + ?Sized>(&mut self, name: Name, value: &T) -> Result<(), Mismatch> {
@@ -92,7 +92,7 @@ impl Serializer for ToValue {
     type SerializeStruct = Map;
     type SerializeStructVariant = Map;
 
-    numbers! { serialize_u64(u64) serialize_i128(i128) serialize_u128(u128) serialize_f32(f32) serialize_f64(f64) }
+    numbers! { serialize_i128(i128) serialize_u128(u128) serialize_f32(f32) serialize_f64(f64) }
 
     fn serialize_bool(self, value: bool) -> Result<Value, Mismatch> {
         Ok(Value::Bool(value))
@@ -124,6 +124,13 @@ impl Serializer for ToValue {
 
     fn serialize_u32(self, value: u32) -> Result<Value, Mismatch> {
         self.serialize_i64(value.into())
+    }
+
+    fn serialize_u64(self, value: u64) -> Result<Value, Mismatch> {
+        match i64::try_from(value) {
+            Ok(value) => self.serialize_i64(value),
+            Err(_) => self.serialize_u128(value.into()),
+        }
     }
 
     fn serialize_char(self, value: char) -> Result<Value, Mismatch> {
@@ -194,12 +201,12 @@ impl Serializer for ToValue {
         Ok(List::new(Some(variant), len))
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Map, Mismatch> {
-        Ok(Map::new(None))
+    fn serialize_map(self, len: Option<usize>) -> Result<Map, Mismatch> {
+        Ok(Map::new(None, len.unwrap_or(0)))
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Map, Mismatch> {
-        Ok(Map::new(None))
+    fn serialize_struct(self, _: &'static str, len: usize) -> Result<Map, Mismatch> {
+        Ok(Map::new(None, len))
     }
 
     fn serialize_struct_variant(
@@ -207,9 +214,9 @@ impl Serializer for ToValue {
         _: &'static str,
         _: u32,
         variant: &'static str,
-        _: usize,
+        len: usize,
     ) -> Result<Map, Mismatch> {
-        Ok(Map::new(Some(variant)))
+        Ok(Map::new(Some(variant), len))
     }
 }
 

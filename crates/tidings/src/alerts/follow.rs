@@ -14,6 +14,9 @@ pub struct AlertFollower;
 impl Follower for AlertFollower {
     /// S000-43, S000-44: a retry follows an attempt that failed.
     fn retried(&self, message: &Message, by: u32) -> Vec<Write> {
+        if !may_be_about_alerts(message) {
+            return Vec::new();
+        }
         let changes =
             vec![Change::Set("AlertFailed".into(), true.into()), Change::Add("RetryCount".into(), i64::from(by))];
         update(message, &changes)
@@ -21,6 +24,9 @@ impl Follower for AlertFollower {
 
     /// S000-42, S000-45: what was sent has not failed, however long it took. `RetryCount` stays.
     fn ended(&self, message: &Message) -> Vec<Write> {
+        if !may_be_about_alerts(message) {
+            return Vec::new();
+        }
         let changes = if message.delivery.status == Status::Completed {
             let at = message.processing_completed_at.unwrap_or(message.updated_date);
             vec![
@@ -35,12 +41,13 @@ impl Follower for AlertFollower {
     }
 }
 
+/// Only we make e-mail messages with these fields: those of rules and of the API have other payloads, other channels.
+fn may_be_about_alerts(message: &Message) -> bool {
+    message.channel == "email" && message.rule.is_none()
+}
+
 /// The updates of the alerts that a message is about, if it is about any: of one, or of all those in a digest (S000-48).
 fn update(message: &Message, changes: &[Change]) -> Vec<Write> {
-    // Only we make e-mail messages with these fields: those of rules and of the API have other payloads, other channels.
-    if message.channel != "email" || message.rule.is_some() {
-        return Vec::new();
-    }
     let many = message.payload.get(ABOUT_MANY).and_then(Value::as_array);
     let about = message.payload.get(ABOUT).into_iter().chain(many.into_iter().flatten());
     about.filter_map(|about| update_one(about, changes)).collect()

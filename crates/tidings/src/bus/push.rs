@@ -42,7 +42,7 @@ pub fn stands_for_another(message: &Message) -> bool {
 /// How a message is tried again that says so itself: as its subscription wants it.
 #[must_use]
 pub fn own_policy(message: &Message) -> Option<Override> {
-    let policy = message.payload.get(POLICY).filter(|_| stands_for_another(message))?;
+    let policy = if stands_for_another(message) { message.payload.get(POLICY)? } else { return None };
     serde_json::from_value(policy.clone()).ok()
 }
 

@@ -110,9 +110,10 @@ pub(crate) fn is_page(url: &str) -> bool {
 /// The text on one line, at most so many characters long. What ends a line anywhere becomes a space: a line feed in a
 /// mail's subject would begin a new header.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
-    let mut line = String::new();
+    let text = text.trim();
+    let mut line = String::with_capacity(text.len());
     let mut space = false;
-    for c in text.trim().chars() {
+    for c in text.chars() {
         if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | ' ') {
             space = true;
             continue;

@@ -7,15 +7,15 @@
 //! What was made a moment ago is known without a look into the store, unless somebody changed a message since: that is
 //! counted here ([`Holds::changes`]).
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustc_hash::FxHashSet;
 use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
 pub struct Holds {
-    held: Mutex<HashSet<String>>,
+    held: Mutex<FxHashSet<String>>,
     released: Notify,
     changes: AtomicU64,
 }
@@ -24,21 +24,20 @@ pub struct Holds {
 #[derive(Debug)]
 pub struct Hold<'a> {
     holds: &'a Holds,
-    message_id: String,
+    message_id: &'a str,
 }
 
 impl Holds {
     /// The message, unless somebody else has it.
     #[must_use]
-    pub fn try_hold(&self, message_id: &str) -> Option<Hold<'_>> {
-        let message_id = message_id.to_owned();
-        let is_free = self.held().insert(message_id.clone());
+    pub fn try_hold<'a>(&'a self, message_id: &'a str) -> Option<Hold<'a>> {
+        let is_free = self.held().insert(message_id.to_owned());
         // Made only if it is free: what is dropped gives the message back.
         is_free.then(|| Hold { holds: self, message_id })
     }
 
     /// The message, as soon as nobody else has it. Whoever waits for it is about to change it.
-    pub async fn hold(&self, message_id: &str) -> Hold<'_> {
+    pub async fn hold<'a>(&'a self, message_id: &'a str) -> Hold<'a> {
         self.count_change();
         loop {
             let mut released = std::pin::pin!(self.released.notified());
@@ -63,14 +62,14 @@ impl Holds {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn held(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn held(&self) -> MutexGuard<'_, FxHashSet<String>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        self.holds.held().remove(&self.message_id);
+        self.holds.held().remove(self.message_id);
         self.holds.released.notify_waiters();
     }
 }

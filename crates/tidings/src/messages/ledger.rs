@@ -4,11 +4,11 @@
 //! counters. Here whoever comes while others are under way waits for the next transaction, which has everybody's writes
 //! and one sum of their counters. Whoever fails, fails alone.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustc_hash::FxHashSet;
-use tidings_store::{Error, FailedCondition, Item, Store, Write, limits};
+use rustc_hash::{FxHashSet, FxHasher};
+use tidings_store::{Error, FailedCondition, Item, Key, KeyValue, Store, Table, Value, Write, limits};
 use tokio::sync::oneshot;
 
 use super::counters::Tally;
@@ -42,8 +42,8 @@ pub struct Entry {
     writes: Vec<Write>,
     /// How many they are, also once they are under way.
     count: usize,
-    /// Of the items that are written, by a hash: two that look the same only come one after the other.
-    keys: Vec<u64>,
+    /// Of the items among them.
+    bytes: usize,
     tally: Tally,
     /// The same writes, to be carried out alone if somebody else among those of one transaction is refused.
     spare: Option<Vec<Write>>,
@@ -76,8 +76,14 @@ impl Entry {
     /// An entry whose writes are dear to copy. Whoever makes one makes it anew if nothing could be decided about it.
     #[must_use]
     pub fn new(writes: Vec<Write>, tally: Tally) -> Self {
-        let (count, keys) = (writes.len(), keys(&writes));
-        Self { writes, count, keys, tally, spare: None }
+        let (count, bytes) = (writes.len(), bytes(&writes));
+        Self { writes, count, bytes, tally, spare: None }
+    }
+
+    /// The same for a new item of so many bytes.
+    #[must_use]
+    pub fn insert(table: &Table, item: Item, bytes: usize, tally: Tally) -> Self {
+        Self { writes: vec![Write::insert(table, item)], count: 1, bytes, tally, spare: None }
     }
 }
 
@@ -100,21 +106,11 @@ impl Ledger {
 
     /// Carries out one entry.
     pub async fn enter_once(&self, entry: Entry) -> Result<(), Left> {
-        self.line_up(entry).await.unwrap_or_else(|_| Err(Left::Refused(interrupted())))
+        self.line_up(entry).await
     }
 
-    /// Carries out entries that have nothing to do with each other; answers for each, in this order.
-    pub async fn enter_each(&self, entries: Vec<Entry>) -> Vec<Result<(), Left>> {
-        let waiting: Vec<_> = entries.into_iter().map(|entry| self.line_up(entry)).collect();
-        let mut answers = Vec::with_capacity(waiting.len());
-        for answer in waiting {
-            answers.push(answer.await.unwrap_or_else(|_| Err(Left::Refused(interrupted()))));
-        }
-        answers
-    }
-
-    /// Puts an entry in line, and sees to it that somebody serves it.
-    fn line_up(&self, entry: Entry) -> oneshot::Receiver<Result<(), Left>> {
+    /// Puts an entry in line, and sees to it that somebody serves it, also if nobody waits for what is given here.
+    pub fn line_up(&self, entry: Entry) -> impl Future<Output = Result<(), Left>> + Send + use<> {
         let (done, answer) = oneshot::channel();
         let mut line = self.0.line();
         line.waiting.push(Waiting { entry, done });
@@ -125,7 +121,7 @@ impl Ledger {
             // A task of its own: whoever entered may go away, the others still wait.
             drop(tokio::spawn(serve(Arc::clone(&self.0))));
         }
-        answer
+        async move { answer.await.unwrap_or_else(|_| Err(Left::Refused(interrupted()))) }
     }
 }
 
@@ -210,11 +206,14 @@ impl Desk {
 /// writes.
 fn sheets(waiting: Vec<Waiting>) -> (Vec<Sheet>, Vec<Waiting>) {
     let mut sheets: Vec<Sheet> = Vec::new();
-    let (mut later, mut keys): (Vec<Waiting>, FxHashSet<u64>) = (Vec::new(), FxHashSet::default());
+    // Of the items that are written, by a hash: two that look the same only come one after the other.
+    let (mut later, mut hashes): (Vec<Waiting>, FxHashSet<u64>) = (Vec::new(), FxHashSet::default());
+    let mut own = Vec::new();
     for waiting in waiting {
-        let own = &waiting.entry.keys;
-        let is_met = own.iter().any(|key| keys.contains(key));
-        keys.extend(own);
+        own.clear();
+        own.extend(waiting.entry.writes.iter().filter_map(item_hash));
+        let is_met = own.iter().any(|hash| hashes.contains(hash));
+        hashes.extend(&own);
         if is_met {
             later.push(waiting);
             continue;
@@ -233,18 +232,33 @@ fn sheets(waiting: Vec<Waiting>) -> (Vec<Sheet>, Vec<Waiting>) {
     (sheets, later)
 }
 
-fn keys(writes: &[Write]) -> Vec<u64> {
-    let hash = |write: &Write| {
-        let mut hasher = DefaultHasher::new();
-        write.table().name().hash(&mut hasher);
-        match write {
-            // A write without a key is refused by the store.
-            Write::Put { .. } => write.key().ok()?.hash(&mut hasher),
-            Write::Update { key, .. } | Write::Delete { key, .. } | Write::Check { key, .. } => key.hash(&mut hasher),
+/// A hash of the key of the item that a write is about. A write without a key is refused by the store.
+fn item_hash(write: &Write) -> Option<u64> {
+    let mut hasher = FxHasher::default();
+    write.table().name().hash(&mut hasher);
+    match write {
+        Write::Put { table, item, .. } => {
+            for (name, _) in [Some(table.partition_attribute()), table.sort_attribute()].into_iter().flatten() {
+                match item.get(name)? {
+                    Value::S(text) => text.hash(&mut hasher),
+                    Value::N(number) => number.hash(&mut hasher),
+                    Value::B(bytes) => bytes.hash(&mut hasher),
+                    _ => return None,
+                }
+            }
         }
-        Some(hasher.finish())
-    };
-    writes.iter().filter_map(hash).collect()
+        Write::Update { key, .. } | Write::Delete { key, .. } | Write::Check { key, .. } => {
+            let Key { partition, sort } = key;
+            for value in [Some(partition), sort.as_ref()].into_iter().flatten() {
+                match value {
+                    KeyValue::S(text) => text.hash(&mut hasher),
+                    KeyValue::N(number) => number.hash(&mut hasher),
+                    KeyValue::B(bytes) => bytes.hash(&mut hasher),
+                }
+            }
+        }
+    }
+    Some(hasher.finish())
 }
 
 impl Sheet {
@@ -252,7 +266,7 @@ impl Sheet {
     fn add(&mut self, waiting: Waiting) -> Result<(), Waiting> {
         let entry = &waiting.entry;
         let writes = self.writes + entry.writes.len() + self.tally.len_with(&entry.tally);
-        let bytes = self.bytes + bytes(&entry.writes);
+        let bytes = self.bytes + entry.bytes;
         if self.entries.len() >= MOST_ENTRIES || writes > limits::TRANSACTION_WRITES || bytes > MOST_BYTES {
             return Err(waiting);
         }
@@ -263,7 +277,7 @@ impl Sheet {
     fn force(&mut self, waiting: Waiting) {
         let entry = &waiting.entry;
         self.writes += entry.writes.len();
-        self.bytes += bytes(&entry.writes);
+        self.bytes += entry.bytes;
         self.tally.merge(&entry.tally);
         self.entries.push(waiting);
     }
@@ -380,9 +394,10 @@ mod tests {
     async fn whoever_has_no_spare_hears_that_nothing_is_decided() {
         let (store, ledger) = ledger();
         ledger.enter(vec![put(7)], Tally::default()).await.unwrap();
-        let entries = (0..MOST_ENTRIES + 2).map(|id| Entry::new(vec![put(id)], Tally::default())).collect();
-        for (id, outcome) in ledger.enter_each(entries).await.into_iter().enumerate() {
-            match outcome {
+        let entries = (0..MOST_ENTRIES + 2).map(|id| Entry::new(vec![put(id)], Tally::default()));
+        let entered: Vec<_> = entries.map(|entry| ledger.line_up(entry)).collect();
+        for (id, outcome) in entered.into_iter().enumerate() {
+            match outcome.await {
                 Err(Left::Refused(error)) => assert!(id == 7 && error.conflict_on(0).is_some()),
                 Err(Left::Undecided) => assert!(id < MOST_ENTRIES),
                 Ok(()) => assert!(id >= MOST_ENTRIES, "in another transaction"),
@@ -398,6 +413,11 @@ mod tests {
         let wanted = [3, 4, 3, 5, 3].map(|id| ledger.enter(vec![put(id)], Tally::default()));
         let outcomes = join_all(wanted).await;
         assert_eq!(outcomes.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false, true, false]);
+        // Also if one of them names it by its key alone.
+        let removed = Write::delete(&table(), Key::new("003"));
+        let wanted = [removed, put(3), put(3)].map(|write| ledger.enter(vec![write], Tally::default()));
+        let outcomes = join_all(wanted).await;
+        assert_eq!(outcomes.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false]);
     }
 
     #[tokio::test]

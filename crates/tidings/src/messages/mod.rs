@@ -34,11 +34,10 @@ use tidings_store::{Error, Item, Key, Query, Store, Table, Write};
 use tokio::sync::{Notify, broadcast, watch};
 use uuid::Uuid;
 
-use counters::Tally;
 use dead::DeadLetter;
 use dead::edit::Edit;
 pub use holds::{Hold, Holds};
-use ledger::{Entry, Ledger, Left};
+use ledger::{Ledger, Left};
 use policies::Policies;
 use quiet::Quiet;
 pub use record::{Message, NewMessage};
@@ -206,7 +205,7 @@ impl Messages {
         let trace_id = origin.trace_id.map(ToOwned::to_owned);
         let message = Message { trace_id, cancel_key: request.cancel_key, ..Message::new(new, now) };
         // Too large, too deep, a number out of range: whatever an item cannot hold.
-        let made = Made::new(message).and_then(|made| self.table.check_item(made.item()).map(|()| made));
+        let made = Made::checked(message, &self.table);
         made.map_err(|error| vec![FieldError::new("payload", format!("cannot be stored: {error}"))])
     }
 
@@ -234,33 +233,42 @@ impl Messages {
 
     /// The same for those that were just composed; gives what is to be shown of each, which then goes its way.
     pub async fn create_made<T>(&self, made: Vec<Made>, show: impl Fn(&Message) -> T) -> Result<Vec<T>, Error> {
-        let (mut entries, mut made_now) = (Vec::with_capacity(made.len()), Vec::with_capacity(made.len()));
-        for made in made {
-            let (item, made) = made.into_parts();
-            entries.push(Entry::new(vec![Write::insert(&self.table, item)], Tally::created(&made.message)));
-            made_now.push(made);
+        // All are in line before anybody waits.
+        let storing: Vec<_> = made.into_iter().map(|made| self.create_one(made, &show)).collect();
+        let mut stored = Vec::with_capacity(storing.len());
+        let mut refused = None;
+        for storing in storing {
+            match storing.await {
+                Ok(shown) => stored.push(shown),
+                Err(error) => refused = refused.or(Some(error)),
+            }
         }
+        refused.map_or(Ok(stored), Err)
+    }
+
+    /// The same for one, which is in line at once.
+    pub fn create_one<T>(&self, made: Made, show: impl Fn(&Message) -> T) -> impl Future<Output = Result<T, Error>> {
         let seen = self.holds.changes();
-        let outcomes = self.ledger.enter_each(entries).await;
-        let mut stored = Vec::with_capacity(made_now.len());
-        for (made, outcome) in made_now.into_iter().zip(outcomes) {
-            let outcome = match outcome {
+        let (entry, made) = made.into_parts(&self.table);
+        let entered = self.ledger.line_up(entry);
+        async move {
+            let outcome = match entered.await {
                 Ok(()) => Ok(()),
                 Err(Left::Refused(error)) => Err(error),
                 Err(Left::Undecided) => self.store.transact(self.creation(std::slice::from_ref(&made.message))?).await,
             };
             match outcome {
                 Ok(()) => {
-                    stored.push(show(&made.message));
+                    let shown = show(&made.message);
                     self.signals.made(made, seen);
+                    Ok(shown)
                 }
                 Err(error) => match error.conflict_on(0).and_then(|conflict| conflict.found.as_ref()) {
-                    Some(found) => stored.push(show(&Message::from_item(found)?)),
-                    None => return Err(error),
+                    Some(found) => Ok(show(&Message::from_item(found)?)),
+                    None => Err(error),
                 },
             }
         }
-        Ok(stored)
     }
 
     pub async fn get(&self, message_id: &str) -> Result<Option<Stored>, Error> {

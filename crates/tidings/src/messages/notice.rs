@@ -27,7 +27,7 @@ impl Message {
             priority: self.priority(),
             tags: tags.filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
             click_url: text("click_url").map(ToOwned::to_owned),
-            link: Some(format!("{}/ui/messages/{}", public_url.trim_end_matches('/'), self.message_id)),
+            link: Some([public_url.trim_end_matches('/'), "/ui/messages/", &self.message_id].concat()),
             // Nobody else posts it as it is.
             payload: if self.channel == "webhook" { Value::Object(self.payload.clone()) } else { Value::Null },
         }

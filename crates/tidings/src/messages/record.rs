@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use tidings_core::message::{Attempt, Delivery, Status};
 use tidings_core::time::{self, Timestamp};
-use tidings_store::{Error, Item, Key, KeyKind, Table, Value};
+use tidings_store::{Error, Item, Key, KeyKind, Name, Table, Value};
 use uuid::Uuid;
 
 use crate::channel::{audit_log, stream};
@@ -31,6 +31,8 @@ const ENDED: char = '\u{1}';
 
 /// Attributes that stay as they were made, at the most.
 const FIXED: usize = 16;
+/// Others that most have when they are made.
+const MOVING: usize = 6;
 
 /// Partitions of `due-index` for each channel, so that none is hot on DynamoDB.
 pub const DUE_PARTS: u8 = 4;
@@ -220,13 +222,13 @@ impl Message {
     }
 
     pub fn to_item(&self) -> Result<Item, Error> {
-        self.with_fixed(self.moving()?)
+        self.with_fixed(self.moving()?.0)
     }
 
     /// What a change can touch, and with it the attributes that stay as they were made.
-    pub fn with_fixed(&self, moving: Item) -> Result<Item, Error> {
+    pub fn with_fixed(&self, moving: impl IntoIterator<Item = (Name, Value)>) -> Result<Item, Error> {
         // In the order of their names, as they are kept: two sorted runs are soon one.
-        let fixed = Item::with_room(FIXED)
+        let fixed = Item::with_room(FIXED + MOVING)
             .with("channel", &self.channel)
             .with("correlation_id", &self.correlation_id)
             .with("created_by", &self.created_by)
@@ -244,7 +246,7 @@ impl Message {
             .with_some("target_secret", self.lost_secret.clone())
             .with_some("trace_id", self.trace_id.as_ref())
             .with("ttl", self.ttl);
-        Ok(Item(moving.0.into_iter().chain(fixed.0).collect()))
+        Ok(Item(fixed.0.joined(moving)))
     }
 
     /// Of its attributes, those that a change of the message can touch; all others stay as they were made.

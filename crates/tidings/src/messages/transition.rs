@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use tidings_core::message::{Action, Conflict, Input, Status, step};
+use tidings_core::message::{Action, Conflict, Input, Status};
 use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
 use tidings_store::{Change, Condition, Error, Item, Table, Write};
 
 use super::counters::Tally;
+use super::ledger::Entry;
 use super::record::{Message, key, to_millis};
 use super::{Follower, dead, shorter};
 use crate::bus::push;
@@ -47,6 +48,8 @@ pub struct Made {
     /// What a change can touch.
     moving: Item,
     item: Item,
+    /// Bytes that `item` takes.
+    bytes: usize,
 }
 
 impl Made {
@@ -54,22 +57,31 @@ impl Made {
     ///
     /// If the message holds what an item cannot.
     pub fn new(message: Message) -> Result<Self, Error> {
+        Self::sized(message, |item| Ok(item.size()))
+    }
+
+    /// The same for a message that fits into its table.
+    ///
+    /// # Errors
+    ///
+    /// If the message holds what an item cannot, or the table does not take it.
+    pub fn checked(message: Message, table: &Table) -> Result<Self, Error> {
+        Self::sized(message, |item| table.checked_size(item))
+    }
+
+    fn sized(message: Message, size: impl FnOnce(&Item) -> Result<usize, Error>) -> Result<Self, Error> {
         let moving = message.moving()?;
-        let item = message.with_fixed(moving.clone())?;
-        Ok(Self { message, moving, item })
+        let item = message.with_fixed(moving.0.iter().map(|(name, value)| (name.clone(), value.clone())))?;
+        let bytes = size(&item)?;
+        Ok(Self { message, moving, item, bytes })
     }
 
+    /// What stores the message, and the message as it is once that is done. What never changes is in there only once:
+    /// many of them may wait in memory.
     #[must_use]
-    pub const fn item(&self) -> &Item {
-        &self.item
-    }
-
-    /// The item to be stored, and the message as it is once that is done. What never changes is in there only once: many
-    /// of them may wait in memory.
-    #[must_use]
-    pub fn into_parts(self) -> (Item, Box<Stored>) {
-        let aside = self.item.size() - self.moving.size();
-        (self.item, Box::new(Stored { message: self.message, item: self.moving, aside }))
+    pub fn into_parts(self, table: &Table) -> (Entry, Box<Stored>) {
+        let entry = Entry::insert(table, self.item, self.bytes, Tally::created(&self.message));
+        (entry, as_stored(self.message, self.moving, self.bytes))
     }
 }
 
@@ -107,7 +119,7 @@ impl Stored {
     ///
     /// If it holds what an item cannot; it was not stored then.
     pub fn just_made(message: Message) -> Result<Box<Self>, Error> {
-        Made::new(message).map(|made| made.into_parts().1)
+        Made::new(message).map(|made| as_stored(made.message, made.moving, made.bytes))
     }
 
     /// Its attributes as they were read.
@@ -143,13 +155,12 @@ impl Stored {
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
         let after = &mut self.message;
-        let (before, mut now) = (after.delivery.retry_count, after.updated_date);
+        let (from, before, mut now) = (after.delivery.status, after.delivery.retry_count, after.updated_date);
         let (mut tally, mut actions) = (Tally::default(), Vec::new());
         for (input, at) in inputs {
-            let (delivery, next) = step(&after.delivery, policy, input, at)?;
-            (actions, now) = (next, at);
+            actions = after.delivery.step(policy, input, at)?;
+            now = at;
             touch(after, now);
-            let from = std::mem::replace(&mut after.delivery, delivery);
             if after.delivery.status != Status::Created {
                 // Taken up at once, it was in line for no time.
                 after.queued_at = after.queued_at.or(Some(after.updated_date));
@@ -157,8 +168,9 @@ impl Stored {
             if !after.delivery.attempts.is_empty() {
                 after.processing_started_at = after.processing_started_at.or(Some(after.updated_date));
             }
-            tally.count(from.status, after);
         }
+        // Where it only passed through it is not counted.
+        tally.count(from, after);
         change(after);
         let mut more = Vec::new();
         if after.delivery.status.is_final() {
@@ -234,6 +246,12 @@ impl Stored {
         }
         Ok(Write::update(table, key(&after.message_id), changes).when(condition))
     }
+}
+
+/// A message that takes so many bytes as it is once it is stored.
+fn as_stored(message: Message, moving: Item, bytes: usize) -> Box<Stored> {
+    let aside = bytes - moving.size();
+    Box::new(Stored { message, item: moving, aside })
 }
 
 /// As any change leaves it.

@@ -7,6 +7,7 @@
 pub mod address;
 mod guard;
 mod line;
+mod place;
 mod pool;
 pub mod trace;
 
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use self::guard::{Forbidden, Guard};
 pub use self::guard::{Resolver, SystemResolver};
 use self::line::Line;
+pub use self::place::Place;
 use self::pool::{Failed, Pool, TooSlow};
 use crate::config;
 
@@ -76,6 +78,14 @@ pub struct Outbound {
 pub struct Request {
     pub method: Method,
     pub url: Url,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// A request without its address.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub method: Method,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
@@ -207,6 +217,16 @@ impl Outbound {
         Ok(url)
     }
 
+    /// What is to be known of an address to send something there, judged as by [`Outbound::check`].
+    ///
+    /// # Errors
+    ///
+    /// If it is none that this client may use.
+    pub fn place(&self, url: Url) -> Result<Place, Error> {
+        self.judge(&url)?;
+        Place::new(url)
+    }
+
     /// The same, and looks its name up: so that whoever names it learns at once. Connecting judges again.
     ///
     /// # Errors
@@ -250,21 +270,41 @@ impl Outbound {
         self.exchange(request, most, self.timeouts).await
     }
 
+    /// One exchange with a place that was judged before, within this client's own limits or another one.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer.
+    pub async fn call(&self, place: &Place, call: Call, limit: Option<Duration>) -> Result<Response, Error> {
+        let timeouts = limit.map_or(self.timeouts, |limit| self.timeouts.within(limit));
+        self.exchange_with(place, call, MAX_ANSWER_BYTES, timeouts).await
+    }
+
     async fn exchange(&self, request: Request, most: usize, timeouts: Timeouts) -> Result<Response, Error> {
-        self.judge(&request.url)?;
-        let origin = origin(&request.url);
-        let begun = Instant::now();
-        let mut answer = self.begin(request, &origin, timeouts).await?;
+        let Request { method, url, headers, body } = request;
+        let place = self.place(url)?;
+        self.exchange_with(&place, Call { method, headers, body }, most, timeouts).await
+    }
+
+    async fn exchange_with(
+        &self,
+        place: &Place,
+        call: Call,
+        most: usize,
+        timeouts: Timeouts,
+    ) -> Result<Response, Error> {
+        let (begun, origin) = (Instant::now(), place.origin());
+        let mut answer = self.begin(place, call, timeouts).await?;
         let total = timeouts.total;
         // What came with the head is read without a timer.
-        match tokio::time::timeout_at(begun + total, self.body(&mut answer, &origin, most)).await {
+        match tokio::time::timeout_at(begun + total, self.body(&mut answer, origin, most)).await {
             Ok(body) => {
                 let Begun { status, headers, line, .. } = answer;
                 let body = body?;
-                self.pool.give_back(&origin, line).await;
+                self.pool.give_back(origin, line).await;
                 Ok(Response { status, headers, body })
             }
-            Err(_) => Err(Error::Timeout { origin, what: ANSWERING, limit: total }),
+            Err(_) => Err(Error::Timeout { origin: origin.to_owned(), what: ANSWERING, limit: total }),
         }
     }
 
@@ -274,31 +314,25 @@ impl Outbound {
     ///
     /// If there is no answer.
     pub async fn open(&self, request: Request) -> Result<Begun, Error> {
-        self.judge(&request.url)?;
-        let origin = origin(&request.url);
-        self.begin(request, &origin, self.timeouts).await
+        let Request { method, url, headers, body } = request;
+        let place = self.place(url)?;
+        self.begin(&place, Call { method, headers, body }, self.timeouts).await
     }
 
-    async fn begin(&self, request: Request, origin: &str, timeouts: Timeouts) -> Result<Begun, Error> {
-        let broken = |why: String| Error::Broken { origin: origin.to_owned(), why };
-        let url = request.url;
-        let mut sent = http::Request::new(Full::new(request.body));
-        *sent.method_mut() = request.method;
+    async fn begin(&self, place: &Place, call: Call, timeouts: Timeouts) -> Result<Begun, Error> {
+        let origin = place.origin();
+        let mut sent = http::Request::new(Full::new(call.body));
+        *sent.method_mut() = call.method;
         // The rest of the address says where to connect.
-        *sent.uri_mut() = match url.query() {
-            Some(query) => Uri::try_from(format!("{}?{query}", url.path())),
-            None => Uri::try_from(url.path()),
-        }
-        .map_err(|why| broken(why.to_string()))?;
-        *sent.headers_mut() = request.headers;
-        let host = origin.split_once("://").map_or(origin, |(_, host)| host);
-        let host = HeaderValue::from_str(host).map_err(|why| broken(why.to_string()))?;
-        sent.headers_mut().entry(HOST).or_insert(host);
+        *sent.uri_mut() = place.target().clone();
+        *sent.headers_mut() = call.headers;
+        sent.headers_mut().entry(HOST).or_insert_with(|| place.host().clone());
         sent.headers_mut().entry(USER_AGENT).or_insert(WHO_WE_ARE);
         sent.headers_mut().entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         let (first_byte, total) = (timeouts.connect + timeouts.first_byte, timeouts.total);
         let (what, limit) = if first_byte <= total { ("begin to answer", first_byte) } else { (ANSWERING, total) };
-        match tokio::time::timeout(limit, self.pool.request(origin, sent, || Uri::try_from(url.as_str()))).await {
+        let uri = || Uri::try_from(place.url().as_str());
+        match tokio::time::timeout(limit, self.pool.request(origin, sent, uri)).await {
             Ok(Ok((answer, line))) => {
                 let (head, rest) = answer.into_parts();
                 Ok(Begun { status: head.status.as_u16(), headers: head.headers, rest, line })

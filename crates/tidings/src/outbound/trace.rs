@@ -4,14 +4,21 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use ring::digest::{SHA256, digest};
 use uuid::Uuid;
 
+const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+/// Of a trace's id, in digits.
+const TRACE_BYTES: usize = 32;
+/// Of a whole `traceparent`.
+const PARENT_BYTES: usize = 55;
+
 /// Adds both headers; a correlation id that fits in no header is left out. `trace_id` is the trace that the first request
 /// said it belongs to, beside its correlation id.
 pub fn insert(headers: &mut HeaderMap, correlation_id: &str, trace_id: Option<&str>, message_id: &str) {
-    let parent = parent(correlation_id, trace_id, message_id);
-    for (name, value) in [("x-correlation-id", correlation_id.to_owned()), ("traceparent", parent)] {
-        if let Ok(value) = HeaderValue::from_str(&value) {
-            headers.insert(HeaderName::from_static(name), value);
-        }
+    if let Ok(correlation_id) = HeaderValue::from_str(correlation_id) {
+        headers.insert(CORRELATION_ID, correlation_id);
+    }
+    if let Ok(parent) = HeaderValue::try_from(parent(correlation_id, trace_id, message_id)) {
+        headers.insert(TRACE_PARENT, parent);
     }
 }
 
@@ -19,26 +26,42 @@ pub fn insert(headers: &mut HeaderMap, correlation_id: &str, trace_id: Option<&s
 /// says the same.
 #[must_use]
 pub fn parent(correlation_id: &str, trace_id: Option<&str>, message_id: &str) -> String {
-    let trace = trace_id.map_or_else(|| trace_of(correlation_id), ToOwned::to_owned);
-    format!("00-{trace}-{}-01", hashed(message_id, 8))
+    let mut parent = String::with_capacity(PARENT_BYTES);
+    parent.push_str("00-");
+    match trace_id {
+        Some(trace_id) => parent.push_str(trace_id),
+        None => push_trace(&mut parent, correlation_id),
+    }
+    parent.push('-');
+    push_hashed(&mut parent, message_id, 8);
+    parent.push_str("-01");
+    parent
 }
 
 /// The trace of a correlation id: as it is if it came from a `traceparent`, a UUID's digits, and the hash of anything else.
 #[must_use]
 pub fn trace_of(correlation_id: &str) -> String {
+    let mut trace = String::with_capacity(TRACE_BYTES);
+    push_trace(&mut trace, correlation_id);
+    trace
+}
+
+fn push_trace(text: &mut String, correlation_id: &str) {
     match Uuid::try_parse(correlation_id) {
-        Ok(uuid) if !uuid.is_nil() => uuid.simple().to_string(),
-        _ => hashed(correlation_id, 16),
+        Ok(uuid) if !uuid.is_nil() => push_digits(text, uuid.as_bytes()),
+        _ => push_hashed(text, correlation_id, 16),
     }
 }
 
-/// The first bytes of a text's hash, as digits.
-fn hashed(text: &str, bytes: usize) -> String {
-    let hash = digest(&SHA256, text.as_bytes());
-    let first = hash.as_ref().first_chunk().map_or(0, |first| u128::from_be_bytes(*first));
-    let mut digits = format!("{first:032x}");
-    digits.truncate(bytes * 2);
-    digits
+/// Adds the first bytes of a text's hash, as digits.
+fn push_hashed(text: &mut String, hashed: &str, bytes: usize) {
+    let hash = digest(&SHA256, hashed.as_bytes());
+    push_digits(text, hash.as_ref().get(..bytes).unwrap_or_default());
+}
+
+fn push_digits(text: &mut String, bytes: &[u8]) {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    text.extend(digits.filter_map(|digit| char::from_digit(digit.into(), 16)));
 }
 
 #[cfg(test)]

@@ -149,30 +149,35 @@ impl Vault {
         sealed.strip_prefix(&[FORM]).is_some_and(|rest| rest.starts_with(&self.seals.id()))
     }
 
-    fn seal_all(&self, writes: &mut [Write]) {
-        for write in writes {
-            let Some(place) = self.place(write.table()) else { continue };
-            match write {
-                Write::Put { table, item, .. } => {
-                    if let Ok(key) = table.key_of(item) {
-                        place.change(item, &key, |context, value| match value {
-                            Value::S(text) if place.is_secret(text) => Some(Value::B(self.sealed(context, text))),
-                            _ => None,
-                        });
-                    }
+    /// Seals what is secret in writes; says where each of them may have secrets.
+    fn seal_all(&self, writes: &mut [Write]) -> Vec<Option<&Place>> {
+        writes.iter_mut().map(|write| self.place(write.table()).inspect(|place| self.seal(place, write))).collect()
+    }
+
+    fn seal(&self, place: &Place, write: &mut Write) {
+        match write {
+            Write::Put { table, item, .. } => {
+                // Most have no secret, and nothing more is asked of them.
+                if item.get(place.attribute).is_some()
+                    && let Ok(key) = table.key_of(item)
+                {
+                    place.change(item, &key, |context, value| match value {
+                        Value::S(text) if place.is_secret(text) => Some(Value::B(self.sealed(context, text))),
+                        _ => None,
+                    });
                 }
-                Write::Update { key, changes, .. } => {
-                    for change in changes {
-                        if let Change::Set(name, value @ Value::S(_)) = change
-                            && **name == *place.attribute
-                            && let Some(text) = value.as_str().filter(|text| place.is_secret(text))
-                        {
-                            *value = Value::B(self.sealed(&place.context(key), text));
-                        }
-                    }
-                }
-                Write::Delete { .. } | Write::Check { .. } => {}
             }
+            Write::Update { key, changes, .. } => {
+                for change in changes {
+                    if let Change::Set(name, value @ Value::S(_)) = change
+                        && **name == *place.attribute
+                        && let Some(text) = value.as_str().filter(|text| place.is_secret(text))
+                    {
+                        *value = Value::B(self.sealed(&place.context(key), text));
+                    }
+                }
+            }
+            Write::Delete { .. } | Write::Check { .. } => {}
         }
     }
 
@@ -188,18 +193,13 @@ impl Vault {
     }
 
     /// What a failed transaction found.
-    fn unseal_found(&self, tables: &[Option<Table>], error: &mut Error) {
+    fn unseal_found(&self, places: &[Option<&Place>], error: &mut Error) {
         let Error::Conflict { failed } = error else { return };
         for failed in failed {
-            if let (Some(Some(table)), Some(found)) = (tables.get(failed.write), &mut failed.found) {
-                self.unseal(table, found);
+            if let (Some(Some(place)), Some(found)) = (places.get(failed.write), &mut failed.found) {
+                self.unseal(&place.table, found);
             }
         }
-    }
-
-    /// The tables of writes, where they have secrets.
-    fn tables(&self, writes: &[Write]) -> Vec<Option<Table>> {
-        writes.iter().map(|write| self.place(write.table()).map(|place| place.table.clone())).collect()
     }
 }
 
@@ -297,11 +297,10 @@ impl Store for Vault {
             return self.inner.transact(writes);
         }
         Box::pin(async move {
-            self.seal_all(&mut writes);
-            let tables = self.tables(&writes);
+            let places = self.seal_all(&mut writes);
             let result = self.inner.transact(writes).await;
             result.map_err(|mut error| {
-                self.unseal_found(&tables, &mut error);
+                self.unseal_found(&places, &mut error);
                 error
             })
         })
@@ -315,12 +314,11 @@ impl Store for Vault {
             return self.inner.transact_each(transactions);
         }
         Box::pin(async move {
-            transactions.iter_mut().for_each(|writes| self.seal_all(writes));
-            let tables: Vec<_> = transactions.iter().map(|writes| self.tables(writes)).collect();
+            let places: Vec<_> = transactions.iter_mut().map(|writes| self.seal_all(writes)).collect();
             let mut results = self.inner.transact_each(transactions).await;
-            for (result, tables) in results.iter_mut().zip(&tables) {
+            for (result, places) in results.iter_mut().zip(&places) {
                 if let Err(error) = result {
-                    self.unseal_found(tables, error);
+                    self.unseal_found(places, error);
                 }
             }
             results

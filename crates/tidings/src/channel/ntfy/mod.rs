@@ -1,5 +1,6 @@
 //! ntfy: push messages through any ntfy server, ours included. Published as JSON, so that no text ends up in a header.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use tidings_core::time::Timestamp;
 use uuid::Uuid;
@@ -15,13 +15,17 @@ use uuid::Uuid;
 use super::answer::{self, Meaning};
 use super::{Notice, Outcome, byte_prefix, is_page, one_line, quote};
 use crate::config::Secret;
-use crate::outbound::{self, Outbound, Request, Response};
+use crate::outbound::{self, Call, Outbound, Place, Response};
 
 /// Longer messages become attachments. S002-64
 const MAX_MESSAGE_BYTES: usize = 4096;
 /// ntfy reads twice the message limit of a JSON body.
 const MAX_BODY_BYTES: usize = 2 * MAX_MESSAGE_BYTES;
 const MAX_TITLE_CHARS: usize = 250;
+/// Headers of a request, those included that the client adds.
+const HEADERS: usize = 8;
+/// Bytes of a request's JSON beside title and text, about.
+const JSON_BYTES: usize = 256;
 /// Pages of an ntfy server, of ours as of any other: none can be a topic.
 pub const RESERVED: [&str; 10] =
     ["docs", "static", "file", "app", "metrics", "account", "settings", "signup", "login", "v1"];
@@ -45,8 +49,10 @@ pub enum Sender {
 #[derive(Clone)]
 pub struct Remote {
     outbound: Outbound,
-    server: Url,
+    server: Place,
     token: Option<Secret>,
+    /// What the token is as a header, if it fits in one.
+    authorization: Option<HeaderValue>,
 }
 
 impl Sender {
@@ -56,8 +62,19 @@ impl Sender {
     ///
     /// If that is no address this client may use.
     pub fn new(outbound: Outbound, server: &str, token: Option<Secret>) -> Result<Self, outbound::Error> {
-        let server = outbound.check(server)?;
-        Ok(Self::Remote(Box::new(Remote { outbound, server, token })))
+        let server = outbound.place(outbound.check(server)?)?;
+        let authorization = token.as_ref().and_then(|token| {
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose())).ok()?;
+            value.set_sensitive(true);
+            Some(value)
+        });
+        Ok(Self::Remote(Box::new(Remote { outbound, server, token, authorization })))
+    }
+
+    /// Whether the server is somewhere else.
+    #[must_use]
+    pub const fn is_remote(&self) -> bool {
+        matches!(self, Self::Remote(_))
     }
 
     /// For the push server in this process.
@@ -92,26 +109,21 @@ impl Remote {
             return Outcome::reject("the ntfy token does not fit in a header");
         };
         let body = body(notice, topic);
-        let request = Request { method: Method::POST, url: self.server.clone(), headers, body };
-        let answered = match limit {
-            Some(limit) => self.outbound.send_within(limit, request).await,
-            None => self.outbound.send(request).await,
-        };
-        match answered {
+        let call = Call { method: Method::POST, headers, body };
+        match self.outbound.call(&self.server, call, limit).await {
             Ok(response) => self.outcome(&response, now),
             Err(error) => error.into(),
         }
     }
 
     fn headers(&self, notice: &Notice) -> Option<HeaderMap> {
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderMap::with_capacity(HEADERS);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let id = notice.message_id.to_string();
-        outbound::trace::insert(&mut headers, &notice.correlation_id, notice.trace_id.as_deref(), &id);
-        if let Some(token) = &self.token {
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose())).ok()?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
+        let mut id = Uuid::encode_buffer();
+        let id = notice.message_id.hyphenated().encode_lower(&mut id);
+        outbound::trace::insert(&mut headers, &notice.correlation_id, notice.trace_id.as_deref(), id);
+        if self.token.is_some() {
+            headers.insert(AUTHORIZATION, self.authorization.clone()?);
         }
         Some(headers)
     }
@@ -144,8 +156,9 @@ impl Remote {
 
     /// The token, and what a URL may hide.
     fn secrets(&self) -> [&str; 3] {
-        let path = self.server.path().trim_matches('/');
-        [self.token.as_ref().map_or("", Secret::expose), self.server.query().unwrap_or_default(), path]
+        let server = self.server.url();
+        let path = server.path().trim_matches('/');
+        [self.token.as_ref().map_or("", Secret::expose), server.query().unwrap_or_default(), path]
     }
 }
 
@@ -153,7 +166,7 @@ impl std::fmt::Debug for Sender {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let server = match self {
             Self::BuiltIn(_) => "built-in".to_owned(),
-            Self::Remote(remote) => outbound::origin(&remote.server).to_string(),
+            Self::Remote(remote) => remote.server.origin().to_owned(),
         };
         formatter.debug_struct("ntfy::Sender").field("server", &server).finish_non_exhaustive()
     }
@@ -197,7 +210,7 @@ struct Bounded<'a> {
     notice: &'a Notice,
     topic: &'a str,
     title: String,
-    message: String,
+    message: Cow<'a, str>,
 }
 
 impl Bounded<'_> {
@@ -214,7 +227,9 @@ impl Bounded<'_> {
     }
 
     fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.publish()).expect("strings and numbers are JSON")
+        let mut json = Vec::with_capacity(self.title.len() + self.message.len() + JSON_BYTES);
+        serde_json::to_writer(&mut json, &self.publish()).expect("strings and numbers are JSON");
+        json
     }
 }
 
@@ -226,8 +241,8 @@ fn body(notice: &Notice, topic: &str) -> Bytes {
 fn bounded<'a>(notice: &'a Notice, topic: &'a str) -> (Bounded<'a>, Vec<u8>) {
     let title = one_line(&notice.title, MAX_TITLE_CHARS);
     // An empty message would read "triggered".
-    let text = if notice.text.trim().is_empty() { title.clone() } else { notice.text.clone() };
-    let mut bounded = Bounded { notice, topic, title, message: String::new() };
+    let text = if notice.text.trim().is_empty() { Cow::Owned(title.clone()) } else { Cow::Borrowed(&*notice.text) };
+    let mut bounded = Bounded { notice, topic, title, message: Cow::Borrowed("") };
     let mut most = MAX_MESSAGE_BYTES;
     loop {
         bounded.message = shorten(&text, most, notice.link.as_deref());
@@ -242,14 +257,14 @@ fn bounded<'a>(notice: &'a Notice, topic: &'a str) -> (Bounded<'a>, Vec<u8>) {
 }
 
 /// The text within so many bytes; where it was cut, the link to all of it follows. S002-64
-fn shorten(text: &str, most: usize, link: Option<&str>) -> String {
+fn shorten<'a>(text: &Cow<'a, str>, most: usize, link: Option<&str>) -> Cow<'a, str> {
     if text.len() <= most {
-        return text.to_owned();
+        return text.clone();
     }
     let rest = link.map_or_else(|| "…".to_owned(), |link| format!("…\n{link}"));
     match most.checked_sub(rest.len()) {
-        Some(room) => format!("{}{rest}", byte_prefix(text, room)),
-        None => byte_prefix(text, most).to_owned(),
+        Some(room) => format!("{}{rest}", byte_prefix(text, room)).into(),
+        None => byte_prefix(text, most).to_owned().into(),
     }
 }
 

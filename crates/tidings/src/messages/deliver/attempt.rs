@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use tidings_core::message::{Action, Input, Status, Verdict, step};
+use tidings_core::message::{Action, Input, Status, Verdict};
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Write};
 
@@ -137,13 +137,8 @@ async fn carry_out(desk: &Desk, taken: Box<Stored>) -> Result<Looked, Error> {
     Ok(Looked { health, due })
 }
 
-/// Makes an attempt that is written down with its outcome, or when that is long in coming.
+/// Makes an attempt that is written down with its outcome, or when that is long in coming. Whatever is due can be taken up.
 async fn attempt_at_once(desk: &Desk, stored: Box<Stored>, hold: Hold<'_>, now: Timestamp) -> Result<Looked, Error> {
-    let policy = desk.services.messages.policy_of(&stored.message);
-    if step(&stored.message.delivery, &policy, Input::TakenUp, now).is_err() {
-        return Ok(Looked::untried(None));
-    }
-    drop(policy);
     let (taken, sent) = {
         let mut sending = std::pin::pin!(send(desk, &stored.message));
         match tokio::time::timeout(SOON, sending.as_mut()).await {
@@ -373,7 +368,7 @@ async fn disable(
     };
     let ending = writes.clone();
     writes.push(write);
-    tracing::warn!(destination, target = id, reason, "a webhook target is disabled");
+    tracing::warn!(destination = &*destination, target = id, reason, "a webhook target is disabled");
     let details = serde_json::json!({ "destination": destination, "reason": reason, "message_id": message.message_id });
     let event = targets::disabled_event(message, &id, &destination, reason, now);
     let action = audit::Action::new("target.disable", "target", id).details(details);

@@ -18,6 +18,7 @@
 
 mod attempt;
 pub mod expiry;
+mod hands;
 mod lane;
 mod look;
 mod park;
@@ -26,16 +27,19 @@ pub mod senders;
 pub mod targets;
 mod window;
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxHashSet;
 use tidings_core::time::Timestamp;
 use tidings_store::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use self::attempt::{Desk, Known, Looked, attempt};
+use self::hands::{Ended, Hands, Work};
 use self::lane::Lane;
 use self::park::Parked;
 use self::queueing::Queued;
@@ -75,9 +79,10 @@ pub struct Deliverer {
     lanes: VecDeque<Lane>,
     window: Window,
     /// In the window, or under way.
-    held: HashSet<String>,
+    held: FxHashSet<String>,
     parked: Parked,
-    running: JoinSet<(Stub, Result<Looked, Error>)>,
+    /// Attempts under way.
+    running: Hands<Desk>,
     /// Some of the window are being made `queued`; nobody waits for that.
     queueing: JoinSet<Vec<Queued>>,
     /// The next moment at which something is due; `None`: unknown.
@@ -118,18 +123,25 @@ pub fn start(services: &Services) {
 async fn run(mut deliverer: Deliverer, mut stop: watch::Receiver<bool>) {
     let services = deliverer.services.clone();
     let Some(signal) = services.messages.signals.of(deliverer.channel) else { return };
+    let mut alarm = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
     loop {
-        let pause = match deliverer.activate().await {
-            Ok(next) => deliverer.pause_until(next),
+        match deliverer.activate().await {
+            Ok(next) => {
+                let at = Instant::now() + deliverer.pause_until(next);
+                // One that rings too early does no harm, and most are far away: a timer is not set anew for each look.
+                if alarm.is_elapsed() || at < alarm.deadline() {
+                    alarm.as_mut().reset(at);
+                }
+            }
             Err(error) => {
                 tracing::warn!(channel = deliverer.channel, %error, "delivery failed; it will be tried again");
-                PAUSE
+                alarm.as_mut().reset(Instant::now() + PAUSE);
             }
-        };
+        }
         tokio::select! {
             () = deliverer.ended() => {}
             () = signal.noted() => {}
-            () = tokio::time::sleep(pause) => {}
+            () = alarm.as_mut() => {}
             () = turned_true(&mut stop) => break,
         }
     }
@@ -140,6 +152,24 @@ async fn run(mut deliverer: Deliverer, mut stop: watch::Receiver<bool>) {
     };
     if tokio::time::timeout(LAST_ATTEMPTS, rest).await.is_err() {
         tracing::warn!(channel = deliverer.channel, "some attempts did not end in time; they will be made again");
+    }
+}
+
+/// Attempts, each of a message that may go.
+impl Work for Desk {
+    type Piece = Stub;
+    type Done = (Stub, Result<Looked, Error>);
+
+    async fn work(&self, mut stub: Stub) -> Self::Done {
+        // What is being written of it at this moment must not come between.
+        let at_once = stub.is_new && !stub.queueing;
+        let known = stub.stored.take().map(|stored| Known { stored, seen: stub.seen });
+        let looked = attempt(self, &stub.message_id, known, at_once).await;
+        if looked.is_err() {
+            // A store that fails is not to be asked again at once.
+            tokio::time::sleep(PAUSE).await;
+        }
+        (stub, looked)
     }
 }
 
@@ -154,21 +184,19 @@ impl Deliverer {
         };
         let limits = Limits { concurrency: per_destination, ..Limits::default() };
         let now = services.clock.now();
+        let desk =
+            Arc::new(Desk { services: services.clone(), owner: look::owner(services, now), ledger: ledger(services) });
         Self {
             services: services.clone(),
             channel,
-            desk: Arc::new(Desk {
-                services: services.clone(),
-                owner: look::owner(services, now),
-                ledger: ledger(services),
-            }),
+            running: Hands::new(Arc::clone(&desk)),
+            desk,
             concurrency: usize::try_from(config.concurrency).unwrap_or(usize::MAX),
             limiter: Limiter::new(limits),
             lanes: (0..DUE_PARTS).map(|part| Lane::new(record::due_part(channel, part))).collect(),
             window: Window::default(),
-            held: HashSet::new(),
+            held: FxHashSet::default(),
             parked: Parked::new(channel),
-            running: JoinSet::new(),
             queueing: JoinSet::new(),
             upcoming: None,
             looked_again: None,
@@ -226,16 +254,15 @@ impl Deliverer {
 
     /// Waits until one of the attempts under way has ended, and takes note of all that have. Without any, for ever.
     pub async fn ended(&mut self) {
-        let Some(joined) = self.running.join_next().await else { return std::future::pending().await };
-        self.end(joined);
-        while let Some(joined) = self.running.try_join_next() {
-            self.end(joined);
+        let ended = self.running.ended().await;
+        let monotonic = self.services.clock.monotonic();
+        for ended in ended {
+            self.end(ended, monotonic);
         }
     }
 
-    fn end(&mut self, joined: Result<(Stub, Result<Looked, Error>), tokio::task::JoinError>) {
-        let monotonic = self.services.clock.monotonic();
-        match joined {
+    fn end(&mut self, ended: Ended<Desk>, monotonic: Duration) {
+        match ended {
             Ok((stub, looked)) => {
                 self.held.remove(&stub.message_id);
                 let looked = looked.unwrap_or_else(|error| {
@@ -255,7 +282,7 @@ impl Deliverer {
             }
             // Nothing in an attempt panics on purpose; whose it was is not known, so that everything is read again.
             Err(error) => {
-                tracing::error!(channel = self.channel, %error, "an attempt panicked");
+                tracing::error!(channel = self.channel, error, "an attempt panicked");
                 self.looked_again = None;
             }
         }
@@ -302,7 +329,7 @@ impl Deliverer {
             if parked.has(destination) { Admission::Busy } else { limiter.admit(destination, monotonic) }
         };
         for stub in self.window.take(room, monotonic, admit) {
-            self.spawn(stub);
+            self.running.begin(stub);
         }
     }
 
@@ -316,7 +343,7 @@ impl Deliverer {
                 let (store, table) = (&*self.services.store, &self.services.messages.table);
                 let next = self.parked.next(&destination, store, table, now, &mut self.held).await;
                 match next {
-                    Ok(Some(stub)) => self.spawn(stub),
+                    Ok(Some(stub)) => self.running.begin(stub),
                     other => {
                         self.limiter.end(&destination, Health::Untried, monotonic);
                         other?;
@@ -326,21 +353,6 @@ impl Deliverer {
             }
         }
         Ok(())
-    }
-
-    fn spawn(&mut self, mut stub: Stub) {
-        let desk = Arc::clone(&self.desk);
-        self.running.spawn(async move {
-            // What is being written of it at this moment must not come between.
-            let at_once = stub.is_new && !stub.queueing;
-            let known = stub.stored.take().map(|stored| Known { stored, seen: stub.seen });
-            let looked = attempt(&desk, &stub.message_id, known, at_once).await;
-            if looked.is_err() {
-                // A store that fails is not to be asked again at once.
-                tokio::time::sleep(PAUSE).await;
-            }
-            (stub, looked)
-        });
     }
 
     /// Parks everybody who is left in the window; `true` if that made room.

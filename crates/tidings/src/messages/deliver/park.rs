@@ -1,9 +1,9 @@
 //! Parked messages: those of a destination that takes no more for now, out of everybody's way.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-
 use std::time::Duration;
 
+use rustc_hash::FxHashSet;
 use tidings_core::message::{Input, Status};
 use tidings_core::time::Timestamp;
 use tidings_store::{Change, Condition, Error, Store, Table, Write};
@@ -94,7 +94,7 @@ impl Parked {
         store: &dyn Store,
         table: &Table,
         now: Timestamp,
-        held: &mut HashSet<String>,
+        held: &mut FxHashSet<String>,
     ) -> Result<Option<Stub>, Error> {
         let parked = self.open(destination);
         while parked.ready.is_empty() {

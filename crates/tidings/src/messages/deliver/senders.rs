@@ -1,5 +1,6 @@
 //! The channels as delivery sees them: where a message goes, and one attempt to take it there.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +16,14 @@ use crate::channel::email::{self, ses};
 use crate::channel::{Notice, Outcome, audit_log, ntfy, queue, stream, ticket, webhook};
 use crate::config::Config;
 use crate::ingest::Ingest;
-use crate::messages::record::{Message, Recipient};
+use crate::messages::record::{CHANNELS, Message, Recipient};
 use crate::outbound::{self, Outbound};
 use crate::secrets::vault::HOW_TO_READ;
 use crate::tickets::Tickets;
 
 /// The longest attempt: an e-mail to many recipients.
 pub const LONGEST: Duration = Duration::from_secs(600);
-/// Each exchange keeps to its own limit, and says who was late; this is for what is around it.
+/// Who keeps to a limit of his own says who was late; this is for what is around it.
 const SPARE: Duration = Duration::from_secs(5);
 
 /// What a channel that cannot be set up answers: a sentence for the operator.
@@ -107,11 +108,16 @@ impl Senders {
             // Mails and webhooks take more room than a push, of which there are many at the same time.
             return Box::pin(self.mail(message, timeout, now)).await;
         }
-        let keeps_to_it = ["ntfy", "webhook"].contains(&message.channel.as_str());
-        let limit = if keeps_to_it { timeout + SPARE } else { timeout };
-        let sending = tokio::time::timeout(limit, self.send_within(message, timeout, now));
+        let sending = self.send_within(message, timeout, now);
+        let limit = match message.channel.as_str() {
+            // Every part of an exchange over the network has its limit, and says who was late: no timer around it.
+            "webhook" => return sending.await,
+            "ntfy" if self.ntfy.as_ref().is_ok_and(ntfy::Sender::is_remote) => return sending.await,
+            "ntfy" => timeout + SPARE,
+            _ => timeout,
+        };
         let late = || Outcome::retry(format!("took longer than {} s", timeout.as_secs_f64())).into();
-        sending.await.unwrap_or_else(|_| late())
+        tokio::time::timeout(limit, sending).await.unwrap_or_else(|_| late())
     }
 
     async fn send_within(&self, message: &Message, timeout: Duration, now: Timestamp) -> Sent {
@@ -256,12 +262,16 @@ impl From<Outcome> for Sent {
     }
 }
 
+/// A name of what suffers together. Most are a channel's, and need no copy.
+pub type Destination = Cow<'static, str>;
+
 /// What suffers together when it fails: the one mail or push server, or a webhook's host.
 #[must_use]
-pub fn destination(message: &Message) -> String {
+pub fn destination(message: &Message) -> Destination {
     if message.channel != "webhook" {
-        return message.channel.clone();
+        let known = CHANNELS.into_iter().find(|known| *known == message.channel);
+        return known.map_or_else(|| message.channel.clone().into(), Cow::Borrowed);
     }
     let url = message.target.get("url").and_then(Value::as_str).unwrap_or_default();
-    Url::parse(url).map_or_else(|_| "invalid".to_owned(), |url| outbound::origin(&url))
+    Url::parse(url).map_or(Cow::Borrowed("invalid"), |url| outbound::origin(&url).into())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidings_core::message::Status;
 
-use super::senders;
+use super::senders::{self, Destination};
 use crate::channel::limiter::Admission;
 use crate::messages::transition::Stored;
 
@@ -18,7 +18,7 @@ const KEPT_BYTES: usize = 8 * 1024;
 #[derive(Debug, Clone)]
 pub struct Stub {
     pub message_id: String,
-    pub destination: String,
+    pub destination: Destination,
     pub revision: i64,
     /// As it was read, unless it is large.
     pub stored: Option<Box<Stored>>,
@@ -64,12 +64,12 @@ struct Line {
 
 #[derive(Debug, Default)]
 pub struct Window {
-    lines: BTreeMap<String, Line>,
+    lines: BTreeMap<Destination, Line>,
     length: usize,
     /// How many are still to become `queued` if they have to wait.
     to_be_queued: usize,
     /// Who was served last: the next round begins behind, so that nobody is always first.
-    last: String,
+    last: Destination,
 }
 
 impl Window {
@@ -100,7 +100,7 @@ impl Window {
 
     /// Each destination, and until when it is left alone as far as is known here.
     pub fn destinations(&self) -> impl Iterator<Item = (&str, Duration)> {
-        self.lines.iter().map(|(destination, line)| (destination.as_str(), line.until))
+        self.lines.iter().map(|(destination, line)| (&**destination, line.until))
     }
 
     /// Changes those who wait, destination by destination, whoever waits longest first.
@@ -116,8 +116,8 @@ impl Window {
     /// but not about one that said at an earlier `now` that it is left alone for longer.
     pub fn take(&mut self, most: usize, now: Duration, mut admit: impl FnMut(&str) -> Admission) -> Vec<Stub> {
         let (mut going, mut round) = (Vec::new(), Vec::new());
-        let behind = (Bound::Excluded(self.last.as_str()), Bound::Unbounded);
-        let before = (Bound::Unbounded, Bound::Included(self.last.as_str()));
+        let behind = (Bound::Excluded(&*self.last), Bound::Unbounded);
+        let before = (Bound::Unbounded, Bound::Included(&*self.last));
         for part in [behind, before] {
             for (destination, line) in self.lines.range_mut::<str, _>(part) {
                 if going.len() < most && line.goes(now, || admit(destination)) {
@@ -181,7 +181,7 @@ mod tests {
     fn stub(destination: &str, number: u32) -> Stub {
         Stub {
             message_id: format!("{destination}{number}"),
-            destination: destination.to_owned(),
+            destination: destination.to_owned().into(),
             revision: 0,
             stored: None,
             since: Duration::ZERO,

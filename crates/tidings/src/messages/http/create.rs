@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
@@ -14,7 +14,6 @@ use super::read;
 use super::shapes::{BatchAnswer, BatchItem};
 use super::view::MessageView;
 use crate::app::Services;
-use crate::http::correlation::trace_beside;
 use crate::http::{CorrelationId, IdempotencySeed, Json, JsonText, Problem, RequestIds, json};
 use crate::messages::transition::Made;
 use crate::messages::{Message, Origin, Request};
@@ -43,22 +42,20 @@ pub(super) async fn create(
     State(services): State<Services>,
     caller: Caller,
     correlation: CorrelationId,
-    headers: HeaderMap,
     seed: Seed,
     body: JsonText,
 ) -> Result<Response, Problem> {
     let mut fields = body.object()?;
     let created_by = created_by(&caller);
-    let origin = origin(&created_by, &correlation, &headers);
+    let origin = origin(&created_by, &correlation);
     let id = request_ids(&services, seed).uuid(0);
     let made = compose(&services, &mut fields, origin, id, services.clock.now()).map_err(Problem::invalid)?;
-    let made = services.messages.create_made(vec![made], created).await?;
-    made.into_iter().next().ok_or_else(|| Problem::bad_request("no message was made"))
+    Ok(services.messages.create_one(made, created).await?)
 }
 
-fn origin<'a>(created_by: &'a str, correlation: &'a CorrelationId, headers: &'a HeaderMap) -> Origin<'a> {
-    let trace_id = trace_beside(headers, &correlation.0).and_then(trace_id);
-    Origin { created_by, correlation_id: &correlation.0, trace_id }
+fn origin<'a>(created_by: &'a str, correlation: &'a CorrelationId) -> Origin<'a> {
+    let CorrelationId(correlation_id, beside) = correlation;
+    Origin { created_by, correlation_id, trace_id: beside.as_deref().and_then(trace_id) }
 }
 
 /// The message that a body asks for; every field that is wrong.
@@ -113,13 +110,12 @@ pub(super) async fn create_batch(
     State(services): State<Services>,
     caller: Caller,
     correlation: CorrelationId,
-    headers: HeaderMap,
     seed: Seed,
     body: JsonText,
 ) -> Result<Response, Problem> {
     let mut entries = read::batch(&body, "messages", MOST_CREATED)?;
     let (now, created_by) = (services.clock.now(), created_by(&caller));
-    let origin = origin(&created_by, &correlation, &headers);
+    let origin = origin(&created_by, &correlation);
     let ids = request_ids(&services, seed);
     let (mut good, mut results) = (Vec::new(), Vec::new());
     for (place, entry) in entries.iter_mut().enumerate() {
