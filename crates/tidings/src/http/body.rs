@@ -68,7 +68,10 @@ pub async fn whole<B: HttpBody<Data = Bytes> + Unpin>(mut body: B) -> Result<Byt
         return Ok(first);
     }
     let Some(second) = next_piece(&mut body).await? else { return Ok(first) };
-    let mut all = BytesMut::from(&*first);
+    // What is still to come is known, or at least some of it.
+    let more = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+    let mut all = BytesMut::with_capacity(first.len() + second.len() + more);
+    all.extend_from_slice(&first);
     all.extend_from_slice(&second);
     while let Some(piece) = next_piece(&mut body).await? {
         all.extend_from_slice(&piece);

@@ -129,7 +129,8 @@ impl Server {
     }
 }
 
-/// Gives requests to the router, with the address they come from. Refuses what says no host, or two (RFC 9112, 3.2): whoever stands before us may have understood another one.
+/// Gives requests to the router, with the address they come from. Refuses what says no host, or two (RFC 9112, 3.2):
+/// whoever stands before us may have understood another one.
 struct OneHost {
     router: Router,
     peer: Peer,
