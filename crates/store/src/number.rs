@@ -225,7 +225,8 @@ mod tests {
         let powers = (0..19).flat_map(|power| [-1, 0, 1].map(|by| 10_i64.pow(power).saturating_add(by)));
         let others = [0, 7, 1_702_387_200, 1_700_000_000_000_001, 120_300, i64::MAX, i64::MAX - 7];
         for value in powers.chain(others).flat_map(|value| [value, -value]).chain([i64::MIN]) {
-            let (number, decimal) = (Number::from(value), Decimal::from(value));
+            let (number, decimal) = (Number::from(value), value.to_string().parse::<Decimal>().unwrap());
+            assert_eq!(Decimal::from(value), decimal);
             let mut bytes = b"before".to_vec();
             decimal.put_sortable(&mut bytes);
             let bytes = bytes.split_off(6);

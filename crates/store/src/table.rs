@@ -377,3 +377,42 @@ fn has_empty_name_inside(value: &Value) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::Attributes;
+
+    #[test]
+    fn a_table_allows_what_leaves_any_item_fit() {
+        let own = |name: &'static str, kind| (Name::from(name), kind);
+        let table = Table::new("t", "id", KeyKind::S).index("i", own("at", KeyKind::S), Some(own("n", KeyKind::N)));
+        let set = |name: &'static str, value: Value| Change::Set(name.into(), value);
+        let deep = |levels| (0..levels).fold(Value::Null, |value, _| Value::L(vec![value]));
+        let long = |bytes| Value::S("x".repeat(bytes));
+        let nameless = Value::M(Attributes::from([(Name::from(""), Value::Null)]));
+        for allowed in [
+            set("x", deep(limits::NESTING - 1)),
+            set("at", long(limits::PARTITION_KEY_BYTES)),
+            set("n", 1_i64.into()),
+            Change::Add("m".into(), 1),
+            Change::Remove("at".into()),
+        ] {
+            assert!(table.allows(&allowed), "{allowed:?}");
+        }
+        for other in [
+            set("x", deep(limits::NESTING)),
+            set("x", nameless),
+            set("", Value::Null),
+            set("at", long(limits::PARTITION_KEY_BYTES + 1)),
+            set("at", "".into()),
+            set("at", 1_i64.into()),
+            set("n", "1".into()),
+            Change::Add("n".into(), 1),
+            Change::Add("".into(), 1),
+            Change::Append("l".into(), vec![]),
+        ] {
+            assert!(!table.allows(&other), "{other:?}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use super::NotANumber;
+use super::{NotANumber, whole};
 use crate::limits::NUMBER_DIGITS;
 
 /// A decimal number: `0.d₁d₂…dₙ × 10^exponent`, with no zero at either end of the digits; zero has no digits.
@@ -36,14 +36,6 @@ impl Digits {
             all.len += 1;
         }
         all
-    }
-
-    /// Without zeros at the end.
-    fn trimmed(mut self) -> Self {
-        while self.last() == Some(&0) {
-            self.len -= 1;
-        }
-        self
     }
 }
 
@@ -197,19 +189,9 @@ impl Decimal {
 
 impl From<i64> for Decimal {
     fn from(value: i64) -> Self {
-        let mut rest = value.unsigned_abs();
-        let len = rest.checked_ilog10().map_or(0, |places| places + 1);
-        let mut digits = Digits { len: u8::try_from(len).unwrap_or(0), bytes: [0; NUMBER_DIGITS] };
-        // Two at a time: every item has a few numbers, and dividing is what takes long.
-        for pair in digits.bytes.get_mut(..usize::from(digits.len)).unwrap_or_default().rchunks_mut(2) {
-            let two = u8::try_from(rest % 100).unwrap_or(0);
-            rest /= 100;
-            match pair {
-                [tens, ones] => (*tens, *ones) = (two / 10, two % 10),
-                others => others.fill(two),
-            }
-        }
-        Self { negative: value < 0, exponent: i16::from(digits.len), digits: digits.trimmed() }
+        let whole::Digits { bytes, places, len } = whole::digits(value);
+        let digits = Digits::of(bytes.into_iter().take(len));
+        Self { negative: value < 0, exponent: i16::try_from(places).unwrap_or(0), digits }
     }
 }
 

@@ -8,14 +8,14 @@ const MOST: usize = 19;
 /// Digits that surely fit.
 const SURE: usize = 18;
 
-/// The digits of its size, and how many of them count: not the zeros at the end.
-struct Digits {
-    bytes: [u8; MOST],
-    places: usize,
-    len: usize,
+/// The digits of a number whatever its sign, and how many of them count: not the zeros at the end.
+pub struct Digits {
+    pub bytes: [u8; MOST],
+    pub places: usize,
+    pub len: usize,
 }
 
-fn digits(value: i64) -> Digits {
+pub fn digits(value: i64) -> Digits {
     let mut rest = value.unsigned_abs();
     let places = rest.checked_ilog10().map_or(0, |places| places as usize + 1);
     let mut bytes = [0; MOST];
@@ -38,13 +38,11 @@ fn digits(value: i64) -> Digits {
 /// The size DynamoDB charges.
 pub fn size(value: i64) -> usize {
     let mut rest = value.unsigned_abs();
-    let places = rest.checked_ilog10().map_or(0, |places| places as usize + 1);
-    let mut zeros = 0;
     while rest != 0 && rest.is_multiple_of(10) {
         rest /= 10;
-        zeros += 1;
     }
-    (places - zeros).div_ceil(2) + 1 + usize::from(value < 0)
+    let digits = rest.checked_ilog10().map_or(0, |places| places as usize + 1);
+    digits.div_ceil(2) + 1 + usize::from(value < 0)
 }
 
 /// Appends what a number that is written digit by digit would be.
