@@ -7,12 +7,13 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fjall::Slice;
 use tokio::sync::{mpsc, oneshot};
 
-use super::front::{Op, Space};
+use super::front::{Space, sequence_op};
 use super::group::{Change, Entries, Group, Listed};
 use super::log::Log;
 use super::plan::{self, Action, Plan, Step};
@@ -124,7 +125,7 @@ impl Committer {
             let written = outcome.is_ok();
             self.tell(answers, outcome);
             if written {
-                self.close_full(if is_quiet { self.sheet_bytes / WORTH_CLOSING } else { self.sheet_bytes });
+                self.close_full(is_quiet);
                 self.hold_back();
             }
         }
@@ -139,16 +140,18 @@ impl Committer {
         }
     }
 
-    /// Closes the open sheet of the front if it has so many bytes or its part of the log is full, and has it written into
-    /// tables.
-    fn close_full(&mut self, sheet_bytes: usize) {
+    /// Closes the open sheet of the front if it or its part of the log is full, and has it written into tables.
+    fn close_full(&mut self, is_quiet: bool) {
+        let sheet_bytes = if is_quiet { self.sheet_bytes / WORTH_CLOSING } else { self.sheet_bytes };
         // What was changed many times has more bytes in the log.
         let log_bytes = self.sheet_bytes as u64 / 3 * 4;
         if self.log.bytes() < log_bytes && self.shared.front().open.bytes() < sheet_bytes {
             return;
         }
+        let sequence = self.shared.sequence.load(Ordering::Acquire);
         match self.log.next() {
-            Ok(segment) => self.settler.settle(self.shared.front_mut().close(segment)),
+            Ok(segment) if is_quiet => self.settler.settle(self.shared.front_mut().close(segment, sequence)),
+            Ok(segment) => self.settler.settle(self.shared.front_mut().close_most(segment, sequence)),
             Err(e) => drop(self.shared.break_down(&e.to_string())),
         }
     }
@@ -280,8 +283,7 @@ impl Committer {
         }
         let sequence = self.shared.next_sequence();
         let mut ops = group.take(&mut self.listed, sequence);
-        let value = Some(Slice::from(sequence.to_be_bytes()));
-        ops.push(Op { space: Space::Items, key: super::database::SEQUENCE_KEY.into(), value, is_new: false });
+        ops.push(sequence_op(sequence));
         match self.log.append(sequence, &ops, !self.acknowledge_before_fsync) {
             Ok(()) => {
                 self.shared.front_mut().open.apply(ops.into_iter());

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fjall::compaction::Leveled;
-use fjall::config::{PartitioningPolicy, PinningPolicy};
+use fjall::config::{CompressionPolicy, FilterPolicy, PartitioningPolicy, PinningPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::front::{Sheet, Space};
@@ -68,8 +68,16 @@ pub fn open_database(path: &Path, cache_bytes: u64) -> Result<(Database, Keyspac
                 .index_block_pinning_policy(PinningPolicy::disabled())
                 .filter_block_pinning_policy(PinningPolicy::disabled())
         };
-        let keyspace = |name: &str| db.keyspace(name, options);
-        let spaces = Keyspaces { items: keyspace("items")?, apart: keyspace("apart")?, index: keyspace("index")? };
+        // A filter says that a key is not in a table. Entries of an index are never asked for by their key, and where keys
+        // come in order, what a table begins and ends with says as much.
+        let unfiltered = || options().filter_policy(FilterPolicy::disabled());
+        // These go where they stay at once, and would never meet the merge that packs what is old.
+        let packed = || unfiltered().data_block_compression_policy(CompressionPolicy::all(fjall::CompressionType::Lz4));
+        let spaces = Keyspaces {
+            items: db.keyspace("items", options)?,
+            apart: db.keyspace("apart", packed)?,
+            index: db.keyspace("index", unfiltered)?,
+        };
         Ok((db, spaces))
     };
     open().map_err(|e: fjall::Error| match e {

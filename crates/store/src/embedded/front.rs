@@ -12,10 +12,16 @@ use std::sync::Arc;
 
 use fjall::Slice;
 
+use super::database::SEQUENCE_KEY;
 use super::log::Segment;
 
 /// Bytes that an entry takes in memory besides those of its key and value, about.
 const ENTRY_BYTES: usize = 160;
+
+/// One in so many of the items that are kept apart stays behind when a sheet is closed: those with the last keys, among
+/// which items that are under way at that moment have their places. Without them a sheet's tables lie behind all earlier
+/// ones, and fjall need not merge them with any.
+const STAYING: usize = 8;
 
 /// Where an entry belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +67,12 @@ pub struct Op {
     pub is_new: bool,
 }
 
+/// Notes the number of the last commit that is settled with what it is written with.
+pub fn sequence_op(sequence: u64) -> Op {
+    let value = Some(Slice::from(sequence.to_be_bytes()));
+    Op { space: Space::Items, key: SEQUENCE_KEY.into(), value, is_new: false }
+}
+
 /// A key that is mostly compared without a look at where its bytes are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct SheetKey {
@@ -85,6 +97,8 @@ struct Entry {
     value: Option<Slice>,
     /// Whether nothing stands under the key in what lies below this sheet.
     is_new: bool,
+    /// Whether it has stayed behind when the sheet of its commit was closed, which it may do once.
+    has_stayed: bool,
 }
 
 /// Some commits, one after the other.
@@ -92,8 +106,10 @@ struct Entry {
 pub struct Sheet {
     spaces: [BTreeMap<SheetKey, Entry>; 3],
     bytes: usize,
-    /// Where the same stands on disk.
+    /// Where the same stands on disk; the last one is that of its own commits.
     pub segments: Vec<Arc<Segment>>,
+    /// The last commit before its own.
+    before: u64,
 }
 
 /// All that is not in tables yet.
@@ -117,11 +133,24 @@ impl Front {
         std::iter::once(&self.open).chain(self.closed.iter().rev().map(|sheet| &**sheet))
     }
 
-    /// Closes the open sheet, for `segment` to follow.
-    pub fn close(&mut self, segment: Arc<Segment>) -> Arc<Sheet> {
-        let closed = Arc::new(std::mem::take(&mut self.open));
+    /// Closes the open sheet, which ends with the commit `sequence`, for `segment` to follow.
+    pub fn close(&mut self, segment: Arc<Segment>, sequence: u64) -> Arc<Sheet> {
+        let closed = std::mem::take(&mut self.open);
+        self.follow(closed, segment, sequence)
+    }
+
+    /// The same while commits go on: the last of what is kept apart stays, and with it the log of its commits.
+    pub fn close_most(&mut self, segment: Arc<Segment>, sequence: u64) -> Arc<Sheet> {
+        let mut closed = std::mem::take(&mut self.open);
+        closed.leave_last(&mut self.open, sequence);
+        self.follow(closed, segment, sequence)
+    }
+
+    fn follow(&mut self, closed: Sheet, segment: Arc<Segment>, sequence: u64) -> Arc<Sheet> {
+        let closed = Arc::new(closed);
         self.closed.push(Arc::clone(&closed));
         self.open.segments.push(segment);
+        self.open.before = sequence;
         closed
     }
 }
@@ -165,7 +194,7 @@ impl Sheet {
                     // Nothing was there, and nothing is to be there: nobody need know.
                     if value.is_some() || !is_new {
                         bytes += own + cost(&value);
-                        place.insert(Entry { value, is_new });
+                        place.insert(Entry { value, is_new, has_stayed: false });
                     }
                 }
                 btree_map::Entry::Occupied(mut place) if value.is_some() || !place.get().is_new => {
@@ -176,6 +205,31 @@ impl Sheet {
             }
             self.bytes = bytes;
         }
+    }
+
+    /// Moves the last of what is kept apart to the sheet that follows, unless it has been moved before. Its commits do not
+    /// count as settled with this sheet then, but are to be read again after a crash, and their log goes with it.
+    fn leave_last(&mut self, next: &mut Self, sequence: u64) {
+        let staying = self.space(Space::Apart).len() / STAYING;
+        let first = self.space(Space::Apart).keys().rev().take(staying).last().cloned();
+        let Some(first) = first else { return };
+        for (key, mut entry) in self.space_mut(Space::Apart).split_off(&first) {
+            let bytes = key.key.len() + ENTRY_BYTES + entry.value.as_ref().map_or(0, |value| value.len());
+            let place = if std::mem::replace(&mut entry.has_stayed, true) {
+                &mut *self
+            } else {
+                self.bytes -= bytes;
+                next.bytes += bytes;
+                &mut *next
+            };
+            place.space_mut(Space::Apart).insert(key, entry);
+        }
+        if next.space(Space::Apart).is_empty() {
+            return;
+        }
+        next.segments.extend(self.segments.pop());
+        self.apply(std::iter::once(sequence_op(self.before)));
+        next.apply(std::iter::once(sequence_op(sequence)));
     }
 
     /// The entries of a range in a direction, removed ones included.
@@ -261,5 +315,45 @@ mod tests {
         let get = |key: &str| front.get(Space::Items, &Slice::from(key));
         assert_eq!((get("a"), get("b"), get("c")), (Some(None), Some(Some(Slice::from("1"))), None));
         assert_eq!(front.get(Space::Index, &Slice::from("b")), None);
+    }
+
+    #[test]
+    fn the_last_of_what_is_kept_apart_stays_once() {
+        let log = || Arc::new(Segment::nowhere());
+        let apart = |n: usize| {
+            let (key, value) = (Slice::from(format!("{n:02}").as_bytes()), Some(Slice::from("v")));
+            Op { space: Space::Apart, key, value, is_new: true }
+        };
+        let shown = |sheet: &Sheet| {
+            let text = |(key, _): (&Slice, _)| String::from_utf8_lossy(key).into_owned();
+            sheet.all(Space::Apart).map(text).collect::<Vec<_>>().join(" ")
+        };
+        let settled = |sheet: &Sheet| {
+            let found = sheet.all(Space::Items).find(|(key, _)| ***key == *SEQUENCE_KEY);
+            found.and_then(|(_, value)| value?.first_chunk().copied()).map(u64::from_be_bytes)
+        };
+        let mut front = Front::default();
+        front.open.segments.push(log());
+        front.open.apply((0..16).map(apart).chain([op("item", Some("v"), true), sequence_op(7)]));
+        let whole = front.open.bytes();
+        let first = front.close_most(log(), 7);
+        assert_eq!(shown(&first), "00 01 02 03 04 05 06 07 08 09 10 11 12 13");
+        assert_eq!((shown(&front.open), keys(&front.open).len()), ("14 15".to_owned(), 1), "and the number");
+        // Its commits are not settled, so their log goes with what stays.
+        assert_eq!((settled(&first), settled(&front.open)), (Some(0), Some(7)));
+        assert_eq!((first.segments.len(), front.open.segments.len()), (0, 2));
+        let number = SEQUENCE_KEY.len() + ENTRY_BYTES + 8;
+        assert_eq!(first.bytes() + front.open.bytes(), whole + number);
+        // What has stayed goes, though it is the last again.
+        front.open.apply([8, 9, 10, 11, 12, 13].map(apart).into_iter().chain([sequence_op(9)]));
+        let second = front.close_most(log(), 9);
+        assert_eq!((shown(&second), shown(&front.open)), ("08 09 10 11 12 13 14 15".to_owned(), String::new()));
+        assert_eq!((settled(&second), second.segments.len(), front.open.segments.len()), (Some(9), 2, 1));
+        front.open.apply((16..24).map(apart).chain([sequence_op(11)]));
+        let third = front.close_most(log(), 11);
+        assert_eq!((shown(&front.open), settled(&third)), ("23".to_owned(), Some(9)), "the commits before its own");
+        let last = front.close(log(), 11);
+        assert_eq!((shown(&last), settled(&last), last.segments.len()), ("23".to_owned(), Some(11), 2));
+        assert!(front.open.is_empty());
     }
 }

@@ -271,6 +271,11 @@ fn prepare(file: File) -> std::io::Result<()> {
 }
 
 impl Segment {
+    #[cfg(test)]
+    pub fn nowhere() -> Self {
+        Self { path: PathBuf::new() }
+    }
+
     /// Says that its commits are in tables: keeps the file to be used again, if there is none yet and it is not too large.
     pub fn retire(&self) -> std::io::Result<()> {
         let Some(dir) = self.path.parent() else { return Ok(()) };

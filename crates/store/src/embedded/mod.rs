@@ -188,7 +188,7 @@ impl Embedded {
         let (settler, settling) = settle::Settler::start(&db, &spaces, &shared)?;
         aside::step_aside();
         // What was found in the log has its place in the tables.
-        settler.settle(shared.front_mut().close(log.segment()));
+        settler.settle(shared.front_mut().close(log.segment(), sequence));
         let committer = Committer {
             spaces: spaces.clone(),
             shared: Arc::clone(&shared),

@@ -9,17 +9,22 @@ use tidings_store::embedded::{Embedded, Options};
 use tidings_store::{Error, Item, Key, KeyKind, Query, Store, Table, Write};
 
 fn table() -> Table {
-    Table::new("things", "id", KeyKind::S).index(
-        "by-color",
-        ("color".into(), KeyKind::S),
-        Some(("id".into(), KeyKind::S)),
-    )
+    named("things")
+}
+
+/// The same with items that are kept apart.
+fn ordered() -> Table {
+    named("ordered-things").ordered()
+}
+
+fn named(name: &'static str) -> Table {
+    Table::new(name, "id", KeyKind::S).index("by-color", ("color".into(), KeyKind::S), Some(("id".into(), KeyKind::S)))
 }
 
 fn open(data: &Path, sheet_bytes: usize) -> Result<Embedded, Error> {
     let options = Options { reserve_bytes: 0, sheet_bytes, ..Options::new(data) };
     let clock = Arc::new(ManualClock::new("2026-11-15T12:00:00Z".parse().unwrap()));
-    Embedded::open(&options, &[table()], clock as Arc<dyn Clock>, Arc::new(()))
+    Embedded::open(&options, &[table(), ordered()], clock as Arc<dyn Clock>, Arc::new(()))
 }
 
 const COLORS: [&str; 3] = ["red", "green", "blue"];
@@ -31,18 +36,28 @@ fn thing(n: u32, color: &str, round: u32) -> Item {
 
 /// Everything is there exactly as it should be, by key and by index.
 async fn compare(store: &Embedded, expected: &BTreeMap<String, Item>) {
+    compare_in(&table(), store, expected).await;
+}
+
+async fn compare_in(table: &Table, store: &Embedded, expected: &BTreeMap<String, Item>) {
     let mut found = BTreeMap::new();
     for color in COLORS {
         let query = Query::new(color).index("by-color").limit(1000);
-        for item in store.query(&table(), &query).await.unwrap().items {
+        for item in store.query(table, &query).await.unwrap().items {
             found.insert(item.str("id").unwrap().to_owned(), item);
         }
     }
     assert_eq!(&found, expected);
     for n in 0..THINGS {
         let id = format!("thing-{n:03}");
-        assert_eq!(store.get(&table(), &Key::new(id.as_str())).await.unwrap().as_ref(), expected.get(&id), "{id}");
+        assert_eq!(store.get(table, &Key::new(id.as_str())).await.unwrap().as_ref(), expected.get(&id), "{id}");
     }
+}
+
+/// The same where both tables have the same.
+async fn compare_both(store: &Embedded, expected: &BTreeMap<String, Item>) {
+    compare(store, expected).await;
+    compare_in(&ordered(), store, expected).await;
 }
 
 const THINGS: u32 = 60;
@@ -61,20 +76,22 @@ async fn everything_is_there_after_every_opening() {
     for round in 0..25 {
         let sheet_bytes = [1, 2000, 20_000, usize::MAX / 4][usize::try_from(random(4)).unwrap()];
         let store = open(dir.path(), sheet_bytes).unwrap();
-        compare(&store, &expected).await;
+        compare_both(&store, &expected).await;
         for _ in 0..random(80) {
             let n = random(THINGS);
             let id = format!("thing-{n:03}");
             if random(3) == 0 {
-                store.transact(vec![Write::delete(&table(), Key::new(id.as_str()))]).await.unwrap();
+                let delete = |table| Write::delete(table, Key::new(id.as_str()));
+                store.transact(vec![delete(&table()), delete(&ordered())]).await.unwrap();
                 expected.remove(&id);
             } else {
                 let item = thing(n, COLORS[usize::try_from(random(3)).unwrap()], round);
-                store.transact(vec![Write::put(&table(), item.clone())]).await.unwrap();
+                let put = |table| Write::put(table, item.clone());
+                store.transact(vec![put(&table()), put(&ordered())]).await.unwrap();
                 expected.insert(id, item);
             }
         }
-        compare(&store, &expected).await;
+        compare_both(&store, &expected).await;
     }
 }
 
