@@ -27,11 +27,26 @@ const SHELF_BYTES: usize = 64 * 1024;
 struct Shelves {
     keys: Shelf,
     items: Shelf,
+    /// The first tables that are written to: most transactions of one call write to the same ones.
+    places: [Option<usize>; 2],
 }
 
 impl Shelves {
     fn new() -> Self {
-        Self { keys: Shelf::new(), items: Shelf::new() }
+        Self { keys: Shelf::new(), items: Shelf::new(), places: [None; 2] }
+    }
+
+    /// The place of a table.
+    fn place(&mut self, tables: &Tables, table: &Table) -> Result<usize, Error> {
+        let is_there = |place: &usize| tables.all().get(*place).is_some_and(|opened| opened.table.is(table));
+        if let Some(known) = self.places.iter().copied().flatten().find(is_there) {
+            return Ok(known);
+        }
+        let place = tables.place(table)?;
+        if let Some(free) = self.places.iter_mut().find(|known| known.is_none()) {
+            *free = Some(place);
+        }
+        Ok(place)
     }
 }
 
@@ -148,7 +163,7 @@ fn draft_steps(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Re
     let (mut bytes, mut total) = (0, 0);
     for write in writes {
         total += write.checked_size()?;
-        let place = tables.place(write.table())?;
+        let place = shelves.place(tables, write.table())?;
         let ids = &tables.at(place)?.ids;
         let (condition, action) = match write {
             Write::Put { table, item, condition } => {

@@ -23,6 +23,7 @@ pub fn table() -> &'static Table {
             .ordered()
             // Up to the millisecond.
             .lists(23)
+            .kept()
     });
     &TABLE
 }
@@ -31,7 +32,7 @@ pub fn table() -> &'static Table {
 #[must_use]
 pub fn ids_table() -> &'static Table {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        Table::new("tidings-event-ids", "eventId", KeyKind::S).sort("from", KeyKind::S).ttl("ttl").mostly_new()
+        Table::new("tidings-event-ids", "eventId", KeyKind::S).sort("from", KeyKind::S).ttl("ttl").mostly_new().kept()
     });
     &TABLE
 }
