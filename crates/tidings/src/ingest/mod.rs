@@ -1,5 +1,6 @@
 //! The way in: adapters turn what comes over the wire into envelopes; `Ingest` makes each one durable, once.
 
+mod coming;
 mod counts;
 mod noted;
 mod plain;
@@ -11,13 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use tidings_core::envelope::{Envelope, FieldError, Lent};
+use tidings_core::envelope::{Envelope, FieldError};
 use tidings_core::ids::IdSource;
 use tidings_core::time::{Clock, Timestamp};
 use tidings_store::{Error, FailedCondition, Item, Store, Write, limits};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use coming::{Coming, Made, Ready, accepted};
 use noted::{Noted, Reacted, with_outcome};
 use plain::{Days, Sieved};
 pub use read::{Bad, Draft, Limits, Received, foreign, read_events};
@@ -70,33 +72,6 @@ pub struct Receipt {
 pub struct Arrival {
     pub envelope: Envelope,
     pub with: Companions,
-}
-
-impl From<Envelope> for Box<Arrival> {
-    fn from(envelope: Envelope) -> Self {
-        Self::new(Arrival { envelope, with: Companions::default() })
-    }
-}
-
-/// An event on its way in.
-enum Coming<'a> {
-    /// One that nothing follows from: see [`Ingest::is_plain`].
-    Plain(Lent<'a>),
-    Arrival(Box<Arrival>),
-}
-
-/// The same with its transaction, if that is not made in a moment.
-enum Ready<'a> {
-    Plain(Lent<'a>),
-    Made(Box<Made>),
-    Rejected(Receipt),
-}
-
-struct Made {
-    arrival: Arrival,
-    writes: Vec<Write>,
-    noted: Noted,
-    forwarded: Prepared,
 }
 
 /// What is stored together with an event.
@@ -535,17 +510,6 @@ impl Ingest {
 
     fn days(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, i64>> {
         self.days.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn accepted(event: Lent<'_>) -> Receipt {
-    Receipt {
-        event_id: Some(event.event_id.into_owned()),
-        correlation_id: Some(event.correlation_id.into_owned()),
-        status: "accepted",
-        errors: Vec::new(),
-        too_large: false,
-        matched: 0,
     }
 }
 
