@@ -1,19 +1,16 @@
 //! CloudEvents 1.0 as an envelope (S003-56): the same event under other names.
 
-use serde_json::value::RawValue;
-
-use crate::envelope::{Defaults, Draft, Envelope, FieldError, given};
-use crate::json::Fields;
+use crate::envelope::{Defaults, Draft, Envelope, FieldError, Lent, given};
 
 /// Reads one CloudEvent in its JSON form (structured mode), or names every attribute that is wrong.
 ///
 /// An envelope's data is an object; other JSON data is kept under `value`, and binary data under `base64`.
 pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
-    let fields: Fields = crate::json::parse(text).map_err(|bad| vec![bad.into()])?;
-    let mut draft = Draft::default();
+    let fields = crate::json::object(text).map_err(|bad| vec![bad.into()])?;
+    let mut draft = Draft { is_sound: fields.is_sound, ..Draft::default() };
     let (mut specversion, mut data, mut base64) = (None, None, None);
     let mut errors = Vec::new();
-    for (name, value) in fields.0 {
+    for (name, value) in fields.all {
         match name.as_ref() {
             "specversion" => specversion = Some(value),
             "id" => draft.event_id = Some(value),
@@ -29,7 +26,7 @@ pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldEr
             "eventId" | "eventType" | "eventVersion" | "eventTimestamp" | "correlationId" => {
                 errors.push(FieldError::new(name, "is no attribute: CloudEvents writes them in lower case"));
             }
-            _ => draft.extensions.push((name.into_owned(), value.get().to_owned())),
+            _ => draft.extensions.push((name, value.into())),
         }
     }
     errors.extend(missing(&draft, specversion));
@@ -37,18 +34,17 @@ pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldEr
         errors.push(FieldError::new("data_base64", "must not stand beside data"));
     }
     let object = match (given(data), given(base64)) {
-        (Some(data), _) if data.get().starts_with('{') => data.get().to_owned(),
-        (Some(data), _) => format!(r#"{{"value":{}}}"#, data.get()),
-        (None, Some(base64)) if is_base64(base64.get()) => format!(r#"{{"base64":{}}}"#, base64.get()),
+        (Some(data), _) if data.starts_with('{') => data.to_owned(),
+        (Some(data), _) => format!(r#"{{"value":{data}}}"#),
+        (None, Some(base64)) if is_base64(base64) => format!(r#"{{"base64":{base64}}}"#),
         (None, Some(_)) => {
             errors.push(FieldError::new("data_base64", "must be a string in Base64"));
             "{}".to_owned()
         }
         (None, None) => "{}".to_owned(),
     };
-    let object = RawValue::from_string(object).map_err(|e| vec![FieldError::new("data", e.to_string())])?;
     draft.data = Some(&object);
-    match draft.finish(defaults) {
+    match draft.finish(defaults, defaults.correlation_id).map(Lent::into_envelope) {
         // What is no object of its own stands deeper here than where it came from, and so does the body of binary mode.
         Ok(envelope) if errors.is_empty() => envelope.check_depth().map(|()| envelope),
         Ok(_) => Err(errors),
@@ -68,9 +64,9 @@ fn is_base64(json: &str) -> bool {
     text.len() % 4 == 0 && digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/')
 }
 
-fn missing(draft: &Draft<'_>, specversion: Option<&RawValue>) -> Vec<FieldError> {
+fn missing(draft: &Draft<'_>, specversion: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if specversion.map(RawValue::get) != Some("\"1.0\"") {
+    if specversion != Some("\"1.0\"") {
         errors.push(FieldError::new("specversion", "must be \"1.0\""));
     }
     for (name, value) in [("id", draft.event_id), ("source", draft.source), ("type", draft.event_type)] {

@@ -1,8 +1,8 @@
 //! The one event model: what every source's input becomes (SX-01).
 
-use serde_json::value::RawValue;
+use std::borrow::Cow;
 
-use crate::json::{BadJson, Fields, check_values};
+use crate::json::{BadJson, Members, check_values};
 use crate::limits::{CORRELATION_CHARS, EXTENSIONS, JSON_DEPTH, NAME_CHARS, SOURCE_CHARS, SUBJECT_CHARS};
 use crate::time::{self, Timestamp};
 
@@ -25,13 +25,24 @@ pub struct Envelope {
     pub extensions: Vec<(String, String)>,
 }
 
-impl Envelope {
+/// The same as long as its texts stand elsewhere, most of them in the request that brought it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lent<'a> {
+    pub event_id: Cow<'a, str>,
+    pub event_type: Cow<'a, str>,
+    pub event_version: Cow<'a, str>,
+    pub event_timestamp: Timestamp,
+    pub correlation_id: Cow<'a, str>,
+    pub source: Option<Cow<'a, str>>,
+    pub subject: Option<Cow<'a, str>>,
+    pub data: Cow<'a, str>,
+    pub extensions: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+}
+
+impl Lent<'_> {
     /// Keeps the request's `traceparent` as CloudEvents has it, unless the event brought its own.
     pub fn join_trace(&mut self, parent: &str) {
-        let is_known = self.extensions.iter().any(|(name, _)| name == TRACE_PARENT);
-        if !is_known && self.extensions.len() < EXTENSIONS {
-            self.extensions.push((TRACE_PARENT.to_owned(), format!("\"{parent}\"")));
-        }
+        join_trace(&mut self.extensions, parent);
     }
 
     /// The text of the one `eventType` that the event's JSON has; `None` if an adapter took up another field of that name.
@@ -39,6 +50,62 @@ impl Envelope {
     pub fn only_type(&self) -> Option<&str> {
         let is_alone = self.extensions.iter().all(|(name, _)| name != "eventType");
         is_alone.then_some(&*self.event_type)
+    }
+
+    /// An envelope with texts of its own.
+    #[must_use]
+    pub fn into_envelope(self) -> Envelope {
+        let own = |text: Cow<'_, str>| text.into_owned();
+        Envelope {
+            event_id: own(self.event_id),
+            event_type: own(self.event_type),
+            event_version: own(self.event_version),
+            event_timestamp: self.event_timestamp,
+            correlation_id: own(self.correlation_id),
+            source: self.source.map(own),
+            subject: self.subject.map(own),
+            data: own(self.data),
+            extensions: self.extensions.into_iter().map(|(name, json)| (own(name), own(json))).collect(),
+        }
+    }
+}
+
+impl From<Envelope> for Lent<'static> {
+    fn from(envelope: Envelope) -> Self {
+        Self {
+            event_id: envelope.event_id.into(),
+            event_type: envelope.event_type.into(),
+            event_version: envelope.event_version.into(),
+            event_timestamp: envelope.event_timestamp,
+            correlation_id: envelope.correlation_id.into(),
+            source: envelope.source.map(Cow::from),
+            subject: envelope.subject.map(Cow::from),
+            data: envelope.data.into(),
+            extensions: envelope.extensions.into_iter().map(|(name, json)| (name.into(), json.into())).collect(),
+        }
+    }
+}
+
+impl Envelope {
+    /// The envelope for somebody who only looks at it.
+    #[must_use]
+    pub fn lent(&self) -> Lent<'_> {
+        Lent {
+            event_id: (&*self.event_id).into(),
+            event_type: (&*self.event_type).into(),
+            event_version: (&*self.event_version).into(),
+            event_timestamp: self.event_timestamp,
+            correlation_id: (&*self.correlation_id).into(),
+            source: self.source.as_deref().map(Cow::from),
+            subject: self.subject.as_deref().map(Cow::from),
+            data: (&*self.data).into(),
+            extensions: self.extensions.iter().map(|(name, json)| ((&**name).into(), (&**json).into())).collect(),
+        }
+    }
+
+    /// See [`Lent::join_trace`].
+    pub fn join_trace(&mut self, parent: &str) {
+        join_trace(&mut self.extensions, parent);
     }
 
     /// The W3C trace that the event says it belongs to.
@@ -52,6 +119,13 @@ impl Envelope {
     pub fn trace_parent(&self) -> Option<&str> {
         let (_, parent) = self.extensions.iter().find(|(name, _)| name == TRACE_PARENT)?;
         Some(parent.trim_matches('"'))
+    }
+}
+
+fn join_trace<T: AsRef<str> + From<String>>(extensions: &mut Vec<(T, T)>, parent: &str) {
+    let is_known = extensions.iter().any(|(name, _)| name.as_ref() == TRACE_PARENT);
+    if !is_known && extensions.len() < EXTENSIONS {
+        extensions.push((TRACE_PARENT.to_owned().into(), format!("\"{parent}\"").into()));
     }
 }
 
@@ -83,13 +157,18 @@ pub struct Defaults<'a> {
 
 /// Reads one event from the text of a JSON object, or names every field that is wrong.
 pub fn read(text: &str, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
-    from_fields(&crate::json::parse(text).map_err(|bad| vec![bad.into()])?, defaults)
+    let fields = crate::json::object(text).map_err(|bad| vec![bad.into()])?;
+    from_fields(&fields, defaults, defaults.correlation_id).map(Lent::into_envelope)
 }
 
-/// The same from the fields of a JSON object.
-pub fn from_fields(fields: &Fields<'_>, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
-    let mut draft = Draft::default();
-    for (name, value) in &fields.0 {
+/// The same from the fields of a JSON object. The correlation id that an event gets is lent as its other texts are.
+pub fn from_fields<'a>(
+    fields: &Members<'a>,
+    defaults: &Defaults<'_>,
+    correlation_id: &'a str,
+) -> Result<Lent<'a>, Vec<FieldError>> {
+    let mut draft = Draft { is_sound: fields.is_sound, ..Draft::default() };
+    for (name, value) in &fields.all {
         let value = *value;
         // The same thing under the names that the seeds give it (SX-03, S003-56).
         match name.as_ref() {
@@ -102,29 +181,31 @@ pub fn from_fields(fields: &Fields<'_>, defaults: &Defaults<'_>) -> Result<Envel
             "subject" => draft.subject = Some(value),
             "data" => draft.data = Some(value),
             "payload" if draft.payload.is_none() => draft.payload = Some(value),
-            _ => draft.extensions.push((name.as_ref().to_owned(), value.get().to_owned())),
+            _ => draft.extensions.push((name.clone(), value.into())),
         }
     }
-    draft.finish(defaults)
+    draft.finish(defaults, correlation_id)
 }
 
 /// The values an adapter found for an envelope's fields, not judged yet.
 #[derive(Default)]
 pub(crate) struct Draft<'a> {
-    pub event_id: Option<&'a RawValue>,
-    pub event_type: Option<&'a RawValue>,
-    pub event_version: Option<&'a RawValue>,
-    pub event_timestamp: Option<&'a RawValue>,
-    pub correlation_id: Option<&'a RawValue>,
-    pub source: Option<&'a RawValue>,
-    pub subject: Option<&'a RawValue>,
-    pub data: Option<&'a RawValue>,
-    pub payload: Option<&'a RawValue>,
-    pub extensions: Vec<(String, String)>,
+    pub event_id: Option<&'a str>,
+    pub event_type: Option<&'a str>,
+    pub event_version: Option<&'a str>,
+    pub event_timestamp: Option<&'a str>,
+    pub correlation_id: Option<&'a str>,
+    pub source: Option<&'a str>,
+    pub subject: Option<&'a str>,
+    pub data: Option<&'a str>,
+    pub payload: Option<&'a str>,
+    pub extensions: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// Whether all of them mean something: see [`check_values`].
+    pub is_sound: bool,
 }
 
-impl Draft<'_> {
-    pub fn finish(mut self, defaults: &Defaults<'_>) -> Result<Envelope, Vec<FieldError>> {
+impl<'a> Draft<'a> {
+    pub fn finish(mut self, defaults: &Defaults<'_>, correlated: &'a str) -> Result<Lent<'a>, Vec<FieldError>> {
         let mut errors = Vec::new();
         let event_id = text_field(&mut errors, "eventId", self.event_id, NAME_CHARS);
         let event_type = text_field(&mut errors, "eventType", self.event_type, NAME_CHARS);
@@ -135,7 +216,7 @@ impl Draft<'_> {
         if event_version.as_deref().is_some_and(|version| !is_version(version)) {
             errors.push(FieldError::new("eventVersion", "must be a version such as \"1.0\" or \"1.0.0\""));
         }
-        let event_timestamp = given(self.event_timestamp).map(|value| read_time(value.get())).transpose();
+        let event_timestamp = given(self.event_timestamp).map(read_time).transpose();
         let event_timestamp = event_timestamp.unwrap_or_else(|message| {
             errors.push(FieldError::new("eventTimestamp", message));
             None
@@ -144,18 +225,20 @@ impl Draft<'_> {
         let source = text_field(&mut errors, "source", self.source, SOURCE_CHARS);
         let subject = text_field(&mut errors, "subject", self.subject, SUBJECT_CHARS);
         if let (Some(_), Some(payload)) = (self.data, self.payload) {
-            self.extensions.push(("payload".to_owned(), payload.get().to_owned()));
+            self.extensions.push(("payload".into(), payload.into()));
         }
-        let data = given(self.data.or(self.payload)).map_or("{}", RawValue::get);
+        let data = given(self.data.or(self.payload)).unwrap_or("{}");
         // By the name that it was sent under.
         let data_name = if self.data.is_none() && self.payload.is_some() { "payload" } else { "data" };
         if !data.starts_with('{') {
             errors.push(FieldError::new(data_name, "must be an object"));
         }
-        // The rest is kept as it came, and must mean something to whoever reads it later.
-        let rest = self.extensions.iter().map(|(name, json)| (name.as_str(), json.as_str()));
-        for (name, json) in std::iter::once((data_name, data)).chain(rest) {
-            errors.extend(check_values(json).err().map(|bad| FieldError::new(name, bad.0)));
+        if !self.is_sound {
+            // The rest is kept as it came, and must mean something to whoever reads it later.
+            let rest = self.extensions.iter().map(|(name, json)| (&**name, &**json));
+            for (name, json) in std::iter::once((data_name, data)).chain(rest) {
+                errors.extend(check_values(json).err().map(|bad| FieldError::new(name, bad.0)));
+            }
         }
         if self.extensions.len() > EXTENSIONS {
             errors.push(FieldError::new(
@@ -166,15 +249,15 @@ impl Draft<'_> {
         if !errors.is_empty() {
             return Err(errors);
         }
-        Ok(Envelope {
-            event_id: event_id.unwrap_or_else(defaults.event_id),
+        Ok(Lent {
+            event_id: event_id.unwrap_or_else(|| (defaults.event_id)().into()),
             event_type: event_type.unwrap_or_default(),
-            event_version: event_version.unwrap_or_else(|| "1.0".to_owned()),
+            event_version: event_version.unwrap_or(Cow::Borrowed("1.0")),
             event_timestamp: event_timestamp.unwrap_or(defaults.now),
-            correlation_id: correlation_id.unwrap_or_else(|| defaults.correlation_id.to_owned()),
+            correlation_id: correlation_id.unwrap_or(Cow::Borrowed(correlated)),
             source,
             subject,
-            data: data.to_owned(),
+            data: data.into(),
             extensions: self.extensions,
         })
     }
@@ -182,23 +265,28 @@ impl Draft<'_> {
 
 /// What a sender calls an event, and what it belongs to, as far as the fields say it; whatever else is wrong with them.
 #[must_use]
-pub fn ids_in(fields: &Fields<'_>, id_field: &str) -> (Option<String>, Option<String>) {
+pub fn ids_in(fields: &Members<'_>, id_field: &str) -> (Option<String>, Option<String>) {
     let text = |names: &[&str], most| {
-        let (_, value) = fields.0.iter().rfind(|(name, _)| names.contains(&name.as_ref()))?;
-        text_of(value.get()).filter(|text| check_name(text, most).is_ok())
+        let (_, value) = fields.all.iter().rfind(|(name, _)| names.contains(&name.as_ref()))?;
+        text_of(value).filter(|text| check_name(text, most).is_ok()).map(Cow::into_owned)
     };
     let correlation = ["correlationId", "correlation_id", "CorrelationId", "correlationid"];
     (text(&[id_field], NAME_CHARS), text(&correlation, CORRELATION_CHARS))
 }
 
 /// A field that is there and not null.
-pub(crate) fn given(value: Option<&RawValue>) -> Option<&RawValue> {
-    value.filter(|value| value.get() != "null")
+pub(crate) fn given(value: Option<&str>) -> Option<&str> {
+    value.filter(|value| *value != "null")
 }
 
-fn text_field(errors: &mut Vec<FieldError>, field: &str, value: Option<&RawValue>, most: usize) -> Option<String> {
+fn text_field<'a>(
+    errors: &mut Vec<FieldError>,
+    field: &str,
+    value: Option<&'a str>,
+    most: usize,
+) -> Option<Cow<'a, str>> {
     let value = given(value)?;
-    let Some(text) = text_of(value.get()) else {
+    let Some(text) = text_of(value) else {
         errors.push(FieldError::new(field, "must be a string"));
         return None;
     };
@@ -212,10 +300,10 @@ fn text_field(errors: &mut Vec<FieldError>, field: &str, value: Option<&RawValue
 }
 
 /// The text of a JSON string; without a backslash it stands there as it is.
-fn text_of(json: &str) -> Option<String> {
+fn text_of(json: &str) -> Option<Cow<'_, str>> {
     match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(plain) if !plain.contains('\\') => Some(plain.to_owned()),
-        _ => serde_json::from_str(json).ok(),
+        Some(plain) if !plain.contains('\\') => Some(Cow::Borrowed(plain)),
+        _ => serde_json::from_str(json).ok().map(Cow::Owned),
     }
 }
 
@@ -294,12 +382,38 @@ impl Envelope {
     /// The event as JSON text with its fields in a fixed order: what rules see and what is stored.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        self.lent().to_json()
+    }
+}
+
+impl Lent<'_> {
+    /// Bytes of the names and texts that are escaped where they need it, and of the rest.
+    fn lengths(&self) -> (usize, usize) {
+        let length = |text: &Option<Cow<'_, str>>| text.as_ref().map_or(0, |text| text.len());
         let names = self.event_id.len() + self.event_type.len() + self.event_version.len() + self.correlation_id.len();
         let optional = length(&self.source) + length(&self.subject);
-        let more = self.extensions.iter().map(|(name, json)| name.len() + json.len() + 4).sum::<usize>();
+        let (mut texts, mut rest) = (names + optional, self.data.len());
+        for (name, json) in &self.extensions {
+            texts += name.len();
+            rest += json.len() + 4;
+        }
         // What stands between them, and room for something to be escaped.
-        let mut out = String::with_capacity(names + optional + self.data.len() + more + 192);
+        (texts, rest + 192)
+    }
+
+    /// Bytes that the event's JSON text has at the most.
+    #[must_use]
+    pub fn most_json_bytes(&self) -> usize {
+        let (texts, rest) = self.lengths();
+        // A control character takes six.
+        6 * texts + rest
+    }
+
+    /// See [`Envelope::to_json`].
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let (texts, rest) = self.lengths();
+        let mut out = String::with_capacity(texts + rest);
         push_field(&mut out, "{\"eventId\":", &self.event_id);
         push_field(&mut out, ",\"eventType\":", &self.event_type);
         push_field(&mut out, ",\"eventVersion\":", &self.event_version);

@@ -1,11 +1,12 @@
 //! JSON at the door: well-formed, not too deep, and the top-level fields of an object without a tree.
 
 mod borrowed;
+mod scan;
 
 pub use borrowed::{Borrowed, Object};
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::limits::JSON_DEPTH;
@@ -187,64 +188,64 @@ const ROOM: usize = 12;
 
 impl<'de> Deserialize<'de> for Fields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut fields = Fields(Vec::with_capacity(ROOM));
-        Filled(&mut fields).deserialize(deserializer)?;
-        Ok(fields)
+        deserializer.deserialize_map(Filled)
     }
 }
 
-/// Puts the fields of an object in place of those that are there.
-struct Filled<'a, 'de>(&'a mut Fields<'de>);
+struct Filled;
 
-impl<'de> DeserializeSeed<'de> for Filled<'_, 'de> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Filled<'_, 'de> {
-    type Value = ();
+impl<'de> Visitor<'de> for Filled {
+    type Value = Fields<'de>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Fields(fields) = self.0;
-        fields.clear();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+        let mut fields = Vec::with_capacity(ROOM);
         while let Some(BorrowedName(name)) = map.next_key()? {
             fields.push((name, map.next_value()?));
         }
-        Ok(())
+        Ok(Fields(fields))
+    }
+}
+
+/// The same as [`Fields`], found in one go.
+#[derive(Debug)]
+pub struct Members<'a> {
+    pub all: Vec<(std::borrow::Cow<'a, str>, &'a str)>,
+    /// Whether [`check_values`] is known to find nothing in them.
+    pub(crate) is_sound: bool,
+}
+
+impl Members<'_> {
+    fn with_room() -> Self {
+        Self { all: Vec::with_capacity(ROOM), is_sound: false }
+    }
+}
+
+impl<'a> From<Fields<'a>> for Members<'a> {
+    fn from(Fields(fields): Fields<'a>) -> Self {
+        Self { all: fields.into_iter().map(|(name, value)| (name, value.get())).collect(), is_sound: false }
+    }
+}
+
+/// The fields of an object that is the whole text, with a sentence about where reading it failed.
+pub fn object(text: &str) -> Result<Members<'_>, BadJson> {
+    let (mut scan, mut fields) = (scan::Scan::new(text), Members::with_room());
+    match scan.object(&mut fields, 1).and_then(|()| scan.ends()) {
+        Some(()) => Ok(fields),
+        None => parse::<Fields<'_>>(text).map(Members::from),
     }
 }
 
 /// Hands over the fields of each object in an array, one after the other, until one is refused. None is kept: an array of
-/// many takes no more memory than its largest.
-pub fn each_object<'a>(text: &'a str, take: impl FnMut(&Fields<'a>) -> Result<(), BadJson>) -> Result<(), BadJson> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let read = deserializer.deserialize_seq(Each(take)).and_then(|()| deserializer.end());
-    read.map_err(|e| BadJson(format!("the JSON is not acceptable: {e}")))
-}
-
-struct Each<F>(F);
-
-impl<'de, F: FnMut(&Fields<'de>) -> Result<(), BadJson>> Visitor<'de> for Each<F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an array of objects")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut array: A) -> Result<(), A::Error> {
-        let mut fields = Fields(Vec::with_capacity(ROOM));
-        while array.next_element_seed(Filled(&mut fields))?.is_some() {
-            (self.0)(&fields).map_err(A::Error::custom)?;
-        }
-        Ok(())
-    }
+/// many takes no more memory than its largest. `None` if it was, or if the text is anything else, or nested deeper than
+/// [`JSON_DEPTH`].
+pub fn each_object<'a>(text: &'a str, take: impl FnMut(&Members<'a>) -> Option<()>) -> Option<()> {
+    let mut scan = scan::Scan::new(text);
+    scan.each(take)?;
+    scan.ends()
 }
 
 /// A name that borrows unless it has escapes.
@@ -314,10 +315,10 @@ mod tests {
         let names = |text: &str| {
             let mut names = Vec::new();
             let read = each_object(text, |fields| {
-                names.push(fields.0.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>());
-                if names.len() > 2 { Err(BadJson("no more".to_owned())) } else { Ok(()) }
+                names.push(fields.all.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>());
+                (names.len() <= 2).then_some(())
             });
-            (read.is_ok(), names.concat())
+            (read.is_some(), names.concat())
         };
         assert_eq!(names(r#" [{"a":1,"b":[]}, {"\u0063":{}}] "#), (true, ["a", "b", "c"].map(String::from).to_vec()));
         assert_eq!(names("[]"), (true, Vec::new()));

@@ -58,6 +58,14 @@ pub trait Store: Send + Sync + 'static {
     /// [`Store::transact`], in this order where they touch the same item; answers for each, in this order.
     async fn transact_each(&self, transactions: Vec<Vec<Write>>) -> Vec<Result<(), Error>>;
 
+    /// The same for transactions that are made when they are asked for: who makes many need not keep them all.
+    async fn transact_made(
+        &self,
+        transactions: &mut (dyn Iterator<Item = Vec<Write>> + Send),
+    ) -> Vec<Result<(), Error>> {
+        self.transact_each(transactions.collect()).await
+    }
+
     /// Whether the store can acknowledge writes, and if not, why.
     fn health(&self) -> Health;
 }

@@ -19,8 +19,32 @@ pub enum KeyKind {
 pub type KeyAttribute = (Name, KeyKind);
 
 /// The description of a table; cheap to clone.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Table(Arc<Spec>);
+#[derive(Debug, Clone)]
+pub struct Table(Shared);
+
+#[derive(Debug, Clone)]
+enum Shared {
+    Counted(Arc<Spec>),
+    /// For as long as the program runs, so that nobody counts who has it.
+    Kept(&'static Spec),
+}
+
+impl std::ops::Deref for Shared {
+    type Target = Spec;
+
+    fn deref(&self) -> &Spec {
+        match self {
+            Self::Counted(spec) => spec,
+            Self::Kept(spec) => spec,
+        }
+    }
+}
+
+impl PartialEq for Table {
+    fn eq(&self, other: &Self) -> bool {
+        self.is(other) || *self.0 == *other.0
+    }
+}
 
 #[derive(Debug, Clone, PartialEq)]
 struct Spec {
@@ -70,7 +94,7 @@ impl Table {
             mostly_new: false,
             parts: Vec::new(),
         };
-        Self(Arc::new(spec)).change(|_| ())
+        Self(Shared::Counted(Arc::new(spec))).change(|_| ())
     }
 
     #[must_use]
@@ -132,6 +156,21 @@ impl Table {
     #[must_use]
     pub fn mostly_new(self) -> Self {
         self.change(|spec| spec.mostly_new = true)
+    }
+
+    /// Keeps the description for as long as the program runs. To clone it then touches no memory, which threads that all
+    /// write to the table would take from each other's processors.
+    #[must_use]
+    pub fn kept(self) -> Self {
+        match self.0 {
+            Shared::Counted(spec) => Self(Shared::Kept(Box::leak(Box::new(Arc::unwrap_or_clone(spec))))),
+            Shared::Kept(_) => self,
+        }
+    }
+
+    /// Whether this is the very same description; an equal one may be another.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        std::ptr::eq(&raw const *self.0, &raw const *other.0)
     }
 
     #[must_use]
@@ -344,10 +383,13 @@ impl Table {
     }
 
     fn change(self, change: impl FnOnce(&mut Spec)) -> Self {
-        let mut spec = Arc::unwrap_or_clone(self.0);
+        let mut spec = match self.0 {
+            Shared::Counted(spec) => Arc::unwrap_or_clone(spec),
+            Shared::Kept(spec) => spec.clone(),
+        };
         change(&mut spec);
         spec.parts = spec.key_parts();
-        Self(Arc::new(spec))
+        Self(Shared::Counted(Arc::new(spec)))
     }
 }
 

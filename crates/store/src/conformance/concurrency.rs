@@ -112,11 +112,24 @@ pub async fn transactions_of_one_call_stand_alone(suite: &Suite) {
     let table = &suite.tables.text;
     let pk = suite.own("p");
     let insert = |sort: &str| vec![Write::insert(table, row(&pk, sort))];
-    let nothing = Vec::new();
     let both = vec![Write::insert(table, row(&pk, "c")), Write::insert(table, row(&pk, "a"))];
-    let calls = vec![insert("a"), insert("b"), insert("a"), nothing, both, insert("d")];
-    let answers = suite.store.transact_each(calls).await;
-    let kinds: Vec<_> = answers
+    let twice = [insert("e"), insert("e")].concat();
+    let calls = vec![insert("a"), insert("b"), insert("a"), Vec::new(), both, twice, insert("d")];
+    let answers = suite.store.transact_each(calls.clone()).await;
+    assert_eq!(kinds(&answers), ["done", "done", "conflict", "invalid", "conflict", "invalid", "done"]);
+    let found = suite.all(table, Query::new(&pk)).await;
+    assert_eq!(found.iter().filter_map(|item| item.str("sk")).collect::<Vec<_>>(), ["a", "b", "d"]);
+    assert!(suite.store.transact_each(Vec::new()).await.is_empty());
+    // The same if they are made when they are asked for.
+    let calls = calls.into_iter().chain([insert("f")]);
+    let answers = suite.store.transact_made(&mut calls.filter(|writes| writes.len() != 2)).await;
+    assert_eq!(kinds(&answers), ["conflict", "conflict", "conflict", "invalid", "conflict", "done"]);
+    assert_eq!(suite.all(table, Query::new(&pk)).await.len(), 4);
+    assert!(suite.store.transact_made(&mut std::iter::empty()).await.is_empty());
+}
+
+fn kinds(answers: &[Result<(), Error>]) -> Vec<&'static str> {
+    answers
         .iter()
         .map(|answer| match answer {
             Ok(()) => "done",
@@ -124,11 +137,7 @@ pub async fn transactions_of_one_call_stand_alone(suite: &Suite) {
             Err(Error::Invalid(_)) => "invalid",
             Err(_) => "failed",
         })
-        .collect();
-    assert_eq!(kinds, ["done", "done", "conflict", "invalid", "conflict", "done"]);
-    let found = suite.all(table, Query::new(&pk)).await;
-    assert_eq!(found.iter().filter_map(|item| item.str("sk")).collect::<Vec<_>>(), ["a", "b", "d"]);
-    assert!(suite.store.transact_each(Vec::new()).await.is_empty());
+        .collect()
 }
 
 /// Read, decide, write on condition that nothing changed: the losers read again.

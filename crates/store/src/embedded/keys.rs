@@ -36,7 +36,7 @@ pub fn put(out: &mut Vec<u8>, value: &KeyValue) {
 }
 
 fn put_text(out: &mut Vec<u8>, bytes: &[u8]) {
-    if !bytes.contains(&0) {
+    if !has_zero(bytes) {
         out.extend_from_slice(bytes);
         return;
     }
@@ -46,6 +46,11 @@ fn put_text(out: &mut Vec<u8>, bytes: &[u8]) {
             out.push(ESCAPED);
         }
     }
+}
+
+/// Looked at to the end, which the processor does many bytes at a time: keys are short, and hardly any has one.
+fn has_zero(bytes: &[u8]) -> bool {
+    bytes.iter().fold(false, |found, byte| found | (*byte == 0))
 }
 
 fn put_key(out: &mut Vec<u8>, key: &Key) {
@@ -208,7 +213,7 @@ pub fn shared_len(entry: &[u8], partition: KeyKind, bytes: usize) -> Option<usiz
 pub fn start_len(entry: &[u8], partition: KeyKind, bytes: usize) -> Option<usize> {
     let start = 2 + part_len(entry.get(2..)?, partition)?;
     let shared = entry.get(start..start + bytes)?;
-    (!shared.contains(&0)).then_some(start + bytes)
+    (!has_zero(shared)).then_some(start + bytes)
 }
 
 /// What the keys of the lists start with whose entries start with `shared`. It sorts before all of these entries.

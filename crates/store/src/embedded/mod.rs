@@ -300,17 +300,14 @@ impl Store for Embedded {
     }
 
     async fn transact_each(&self, transactions: Vec<Vec<Write>>) -> Vec<Result<(), Error>> {
-        let mut answers = Vec::with_capacity(transactions.len());
-        let mut plans = Vec::with_capacity(transactions.len());
-        for plan in plan::plan_each(&self.shared.tables, transactions) {
-            match plan {
-                Ok(plan) => {
-                    plans.push(plan);
-                    answers.push(Ok(()));
-                }
-                Err(error) => answers.push(Err(error)),
-            }
-        }
+        self.transact_made(&mut transactions.into_iter()).await
+    }
+
+    async fn transact_made(
+        &self,
+        transactions: &mut (dyn Iterator<Item = Vec<Write>> + Send),
+    ) -> Vec<Result<(), Error>> {
+        let (mut plans, mut answers) = plan::plan_each(&self.shared.tables, transactions);
         // Most requests bring one event, and one answer needs no list.
         let decided = if let Some(plan) = plans.pop_if(|_| answers.len() == 1) {
             self.submit(|reply| Request::Transact(plan, reply)).await.map(|decided| vec![decided])

@@ -27,11 +27,26 @@ const SHELF_BYTES: usize = 64 * 1024;
 struct Shelves {
     keys: Shelf,
     items: Shelf,
+    /// The first tables that are written to: most transactions of one call write to the same ones.
+    places: [Option<usize>; 2],
 }
 
 impl Shelves {
     fn new() -> Self {
-        Self { keys: Shelf::new(), items: Shelf::new() }
+        Self { keys: Shelf::new(), items: Shelf::new(), places: [None; 2] }
+    }
+
+    /// The place of a table.
+    fn place(&mut self, tables: &Tables, table: &Table) -> Result<usize, Error> {
+        let is_there = |place: &usize| tables.all().get(*place).is_some_and(|opened| opened.table.is(table));
+        if let Some(known) = self.places.iter().copied().flatten().find(is_there) {
+            return Ok(known);
+        }
+        let place = tables.place(table)?;
+        if let Some(free) = self.places.iter_mut().find(|known| known.is_none()) {
+            *free = Some(place);
+        }
+        Ok(place)
     }
 }
 
@@ -90,21 +105,45 @@ pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
     plan.checked(tables)
 }
 
-/// The same for many transactions, which share what memory they need.
-pub fn plan_each(tables: &Tables, transactions: Vec<Vec<Write>>) -> Vec<Result<Plan, Error>> {
+/// The same for many transactions, which share what memory they need: those that can be carried out, and for each whether
+/// it is among them, in order.
+pub fn plan_each(
+    tables: &Tables,
+    transactions: &mut dyn Iterator<Item = Vec<Write>>,
+) -> (Vec<Plan>, Vec<Result<(), Error>>) {
     let mut shelves = Shelves::new();
-    let mut plans: Vec<Result<Plan, Error>> = Vec::with_capacity(transactions.len());
+    let (least, most) = transactions.size_hint();
+    let room = most.unwrap_or(least);
+    let (mut plans, mut answers) = (Vec::with_capacity(room), Vec::with_capacity(room));
     let mut filled = 0;
-    let last = transactions.len().saturating_sub(1);
-    for (place, writes) in transactions.into_iter().enumerate() {
-        plans.push(draft(tables, writes, &mut shelves));
-        if shelves.items.len() >= SHELF_BYTES || place == last {
-            let (mut keys, mut items) = (shelves.keys.take(), shelves.items.take());
-            plans.iter_mut().skip(filled).flatten().for_each(|plan| plan.fill(&mut keys, &mut items));
+    for writes in transactions {
+        answers.push(draft(tables, writes, &mut shelves).map(|plan| plans.push(plan)));
+        if shelves.items.len() >= SHELF_BYTES {
+            fill_all(plans.get_mut(filled..).unwrap_or_default(), &mut shelves);
             filled = plans.len();
         }
     }
-    plans.into_iter().map(|plan| plan.and_then(|plan| plan.checked(tables))).collect()
+    fill_all(plans.get_mut(filled..).unwrap_or_default(), &mut shelves);
+    refuse_twice(tables, &mut plans, &mut answers);
+    (plans, answers)
+}
+
+fn fill_all(plans: &mut [Plan], shelves: &mut Shelves) {
+    let (mut keys, mut items) = (shelves.keys.take(), shelves.items.take());
+    plans.iter_mut().for_each(|plan| plan.fill(&mut keys, &mut items));
+}
+
+/// Takes out those that name an item twice.
+fn refuse_twice(tables: &Tables, plans: &mut Vec<Plan>, answers: &mut [Result<(), Error>]) {
+    let mut answers = answers.iter_mut().filter(|answer| answer.is_ok());
+    plans.retain(|plan| {
+        let answer = answers.next();
+        let Some(twice) = named_twice(&plan.steps) else { return true };
+        if let Some(answer) = answer {
+            *answer = tables.at(twice).and_then(|opened| Err(item_twice(&opened.table)));
+        }
+        false
+    });
 }
 
 /// A plan without its bytes, which are on the shelves in the order in which [`Plan::fill`] wants them.
@@ -124,7 +163,7 @@ fn draft_steps(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Re
     let (mut bytes, mut total) = (0, 0);
     for write in writes {
         total += write.checked_size()?;
-        let place = tables.place(write.table())?;
+        let place = shelves.place(tables, write.table())?;
         let ids = &tables.at(place)?.ids;
         let (condition, action) = match write {
             Write::Put { table, item, condition } => {

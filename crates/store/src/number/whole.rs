@@ -54,8 +54,11 @@ pub fn put_sortable(value: i64, out: &mut Vec<u8>) {
     let Digits { bytes, places, len } = digits(value);
     let flip = if value < 0 { u8::MAX } else { 0 };
     let exponent = u8::try_from(places as i64 - EXPONENTS.start()).unwrap_or(u8::MAX);
+    // All of it at once, and then no more than there is.
+    let start = out.len();
     out.extend([POSITIVE ^ flip, exponent ^ flip]);
-    out.extend(bytes.iter().take(len).map(|digit| (digit + 1) ^ flip));
+    out.extend(bytes.map(|digit| (digit + 1) ^ flip));
+    out.truncate(start + 2 + len);
     out.push(flip);
 }
 

@@ -46,7 +46,7 @@ pub fn admit(entity: &str, message: &mut Message, sources: &[String], now: Times
         Err(errors) => return errors,
     };
     let mut errors = event::check(&envelope);
-    errors.extend(ingest::foreign(&envelope, sources));
+    errors.extend(ingest::foreign(envelope.source.as_deref(), sources));
     errors.extend(contradiction(message, &envelope));
     if said == Said::InBodyAlone && property(message, TYPE).is_some() {
         let why = format!("must be {}, as in the body, or left out", kind.event_type());

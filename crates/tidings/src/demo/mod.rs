@@ -213,7 +213,7 @@ async fn send(services: &Services, event: &Value, correlation: &str) -> Result<(
         let make_id = || services.ids.uuid(now).to_string();
         let defaults = Defaults { now, correlation_id: correlation, event_id: &make_id };
         let event = envelope::read(&event.to_string(), &defaults);
-        event.map_or_else(|errors| Draft::Bad(Bad { errors, ..Bad::default() }), Draft::Good)
+        event.map_or_else(|errors| Draft::Bad(Bad { errors, ..Bad::default() }), |event| Draft::Good(event.into()))
     };
     services.ingest.accept(vec![draft]).await.map(drop).map_err(text)
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use serde_json::value::RawValue;
-use tidings_core::envelope::{self, Defaults, Envelope};
+use tidings_core::envelope::{self, Defaults, Envelope, Lent};
 use tidings_core::time::{self, Timestamp};
 use tidings_store::{Condition, Error, Item, Key, KeyKind, Table, Value, Write};
 
@@ -23,6 +23,7 @@ pub fn table() -> &'static Table {
             .ordered()
             // Up to the millisecond.
             .lists(23)
+            .kept()
     });
     &TABLE
 }
@@ -31,7 +32,7 @@ pub fn table() -> &'static Table {
 #[must_use]
 pub fn ids_table() -> &'static Table {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        Table::new("tidings-event-ids", "eventId", KeyKind::S).sort("from", KeyKind::S).ttl("ttl").mostly_new()
+        Table::new("tidings-event-ids", "eventId", KeyKind::S).sort("from", KeyKind::S).ttl("ttl").mostly_new().kept()
     });
     &TABLE
 }
@@ -116,31 +117,69 @@ impl Moment {
     }
 }
 
+/// What an event is found by.
+pub struct Names<'a> {
+    event_id: &'a str,
+    event_type: &'a str,
+    correlation_id: &'a str,
+    source: Option<&'a str>,
+}
+
+impl<'a> From<&'a Envelope> for Names<'a> {
+    fn from(envelope: &'a Envelope) -> Self {
+        Self {
+            event_id: &envelope.event_id,
+            event_type: &envelope.event_type,
+            correlation_id: &envelope.correlation_id,
+            source: envelope.source.as_deref(),
+        }
+    }
+}
+
+impl<'a> From<&'a Lent<'_>> for Names<'a> {
+    fn from(envelope: &'a Lent<'_>) -> Self {
+        Self {
+            event_id: &envelope.event_id,
+            event_type: &envelope.event_type,
+            correlation_id: &envelope.correlation_id,
+            source: envelope.source.as_deref(),
+        }
+    }
+}
+
 impl NewEvent<'_> {
     /// The writes that store it, unless an event of the same id and source came not long before.
     #[must_use]
     pub fn writes(self, moment: &Moment) -> [Write; 2] {
-        let EventKey { day, at } = self.key;
-        let envelope = self.envelope;
-        // In the order of their names, which spares looking for their places.
-        let id = Item::with_room(5)
-            .with("at", &at)
-            .with("eventId", &envelope.event_id)
-            .with("from", from(envelope.source.as_deref()))
-            .with("seen", moment.received_at.clone())
-            .with("ttl", moment.expires_at.clone());
-        let event = Item::with_room(9)
-            .with("at", at)
-            .with("correlationId", &envelope.correlation_id)
-            .with("day", day)
-            .with("event", self.json)
-            .with("eventType", &envelope.event_type)
-            .with_some("outcome", self.outcome)
-            .with("receivedAt", moment.received_at.clone())
-            .with_some("source", envelope.source.as_ref())
-            .with("ttl", moment.expires_at.clone());
-        [Write::put(ids_table(), id).when(moment.unseen.clone()), Write::put(table(), event).when(Condition::Fresh)]
+        writes(&self.envelope.into(), self.key, self.json, self.outcome, moment)
     }
+}
+
+/// The writes that store an event, unless one of the same id and source came not long before.
+#[must_use]
+pub fn writes(names: &Names<'_>, key: EventKey, json: String, outcome: Option<String>, moment: &Moment) -> [Write; 2] {
+    let EventKey { day, at } = key;
+    // In the order of their names, which spares looking for their places.
+    let id = Item::with_room(5)
+        .with("at", &at)
+        .with("eventId", names.event_id)
+        .with("from", from(names.source))
+        .with("seen", moment.received_at.clone())
+        .with("ttl", moment.expires_at.clone());
+    let event = Item::with_room(9)
+        .with("at", at)
+        .with("correlationId", names.correlation_id)
+        .with("day", day)
+        .with("event", json)
+        .with("eventType", names.event_type)
+        .with_some("outcome", outcome)
+        .with("receivedAt", moment.received_at.clone())
+        .with_some("source", names.source)
+        .with("ttl", moment.expires_at.clone());
+    [
+        Write::Put { table: ids_table().clone(), item: id, condition: moment.unseen.clone() },
+        Write::Put { table: table().clone(), item: event, condition: Condition::Fresh },
+    ]
 }
 
 /// The sort key of an id's record: the source, which may be absent.

@@ -34,17 +34,20 @@ const SMALL_BYTES: usize = 128;
 pub fn json<T: Serialize>(status: StatusCode, value: &T, bytes: usize) -> Response {
     let mut body = Vec::with_capacity(bytes);
     match serde_json::to_writer(&mut body, value) {
-        Ok(()) => {
-            let mut response = Response::new(Body::from(body));
-            *response.status_mut() = status;
-            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            response
-        }
+        Ok(()) => json_text(status, body),
         Err(error) => {
             tracing::error!(%error, "an answer cannot be written as JSON");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer cannot be written").into_response()
         }
     }
+}
+
+/// An answer whose JSON is there already.
+pub fn json_text(status: StatusCode, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 /// A body that says it is JSON: UTF-8 and not nested too deep. What it holds is the handler's to read.

@@ -30,7 +30,7 @@ pub use correlation::{
     ALIAS as CORRELATION_ALIAS, CorrelationId, HEADER as CORRELATION_HEADER, param as correlation_param,
 };
 pub use cursor::Sealer;
-pub use extract::{Json, JsonText, Passed, Whole, json, media_type};
+pub use extract::{Json, JsonText, Passed, Whole, json, json_text, media_type};
 pub use finish::see_through;
 pub use gate::{Gatekeeper, Peer, bearer_of};
 pub use idempotency::{

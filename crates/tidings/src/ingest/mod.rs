@@ -1,7 +1,9 @@
 //! The way in: adapters turn what comes over the wire into envelopes; `Ingest` makes each one durable, once.
 
+mod coming;
 mod counts;
 mod noted;
+mod plain;
 mod read;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +19,9 @@ use tidings_store::{Error, FailedCondition, Item, Store, Write, limits};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use coming::{Coming, Made, Ready, accepted};
 use noted::{Noted, Reacted, with_outcome};
+use plain::{Days, Sieved};
 pub use read::{Bad, Draft, Limits, Received, foreign, read_events};
 
 use crate::bus::line::LineError;
@@ -189,7 +193,7 @@ impl Ingest {
             let message = format!("the event has {} bytes, at most {STORED_BYTES} can be stored", json.len());
             return Err(refused(envelope, vec![FieldError::new("", message)], true));
         }
-        if envelope.only_type().is_some_and(|event_type| !self.rules.may_match(event_type)) {
+        if envelope.lent().only_type().is_some_and(|event_type| !self.rules.may_match(event_type)) {
             return Ok((json, Vec::new()));
         }
         match self.rules.matching(&json) {
@@ -205,17 +209,21 @@ impl Ingest {
 
     /// Stores the good events, each in a transaction of its own. An error means that some may not be stored:
     /// sending the same again is safe, for what is stored is a duplicate.
-    pub async fn accept(&self, drafts: Vec<Draft>) -> Result<Vec<Receipt>, Error> {
-        let mut arrivals = Vec::with_capacity(drafts.len());
+    pub async fn accept(&self, drafts: Vec<Draft<'_>>) -> Result<Vec<Receipt>, Error> {
+        let mut coming = Vec::with_capacity(drafts.len());
         let mut bad = Vec::new();
+        let mut sieved = Sieved::default();
         for (place, draft) in drafts.into_iter().enumerate() {
             match draft {
-                Draft::Good(envelope) => arrivals.push(Arrival { envelope, with: Companions::default() }),
+                Draft::Good(event) if self.is_plain(&event, &mut sieved) => coming.push(Coming::Plain(event)),
+                Draft::Good(event) => {
+                    coming.push(Coming::Arrival(event.into_envelope().into()));
+                }
                 Draft::Bad(why) => bad.push((place, rejection(why))),
             }
         }
         self.metrics.events("rejected", bad.len() as u64);
-        let stored = self.accept_each(arrivals).await?;
+        let stored = self.take_in(coming).await?;
         let mut receipts = stored.into_iter().collect::<Result<Vec<_>, _>>()?;
         // In the order of the drafts: places rise, so each finds those before it in place.
         for (place, rejected) in bad {
@@ -227,54 +235,63 @@ impl Ingest {
     /// Stores events with what belongs to them, each in a transaction of its own. One whose companions' conditions do
     /// not hold is an error of its own: a conflict that counts from the first of `Companions::writes`.
     pub async fn accept_each(&self, arrivals: Vec<Arrival>) -> Result<Vec<Result<Receipt, Error>>, Error> {
+        self.take_in(arrivals.into_iter().map(|arrival| Coming::Arrival(Box::new(arrival))).collect()).await
+    }
+
+    async fn take_in(&self, coming: Vec<Coming<'_>>) -> Result<Vec<Result<Receipt, Error>>, Error> {
         let moment = self.moment(self.clock.now());
-        self.traffic.fetch_add(arrivals.len() as u64, Ordering::Relaxed);
-        let mut transactions = Vec::with_capacity(arrivals.len());
-        let mut prepared = Vec::with_capacity(arrivals.len());
-        for mut arrival in arrivals {
-            let (json, rules) = match self.judge(&arrival.envelope) {
-                Ok(judged) => judged,
-                Err(rejected) => {
-                    prepared.push(Err(rejected));
-                    continue;
-                }
-            };
-            let mut forwarded = Prepared::default();
-            if let Some(kind) = event::carried(&arrival.envelope) {
-                forwarded = match Box::pin(self.forward(kind, &arrival.envelope)).await? {
-                    Ok(forwarded) => forwarded,
-                    Err(rejected) => {
-                        prepared.push(Err(rejected));
-                        continue;
-                    }
-                };
-                arrival.with.writes.extend(forwarded.writes());
-                arrival.with.sent.clone_from(&forwarded.sent);
-            }
-            // What seldom happens is kept out of the way of what always does, in memory as well.
-            let (writes, noted) =
-                if rules.is_empty() && arrival.with.messages.is_empty() && arrival.with.sent.is_empty() {
-                    self.transaction(self.new_event(&arrival.envelope, json, &moment), None, &arrival.with, &moment)
-                } else {
-                    Box::pin(self.reacting(&arrival, json, rules, &BTreeSet::new(), &moment)).await?
-                };
-            transactions.push(writes);
-            prepared.push(Ok((arrival, noted, forwarded)));
-        }
-        let mut outcomes = self.store.transact_each(transactions).await.into_iter();
-        let mut receipts = Vec::with_capacity(prepared.len());
-        for arrival in prepared {
-            receipts.push(match arrival {
-                Err(rejected) => Ok(rejected),
-                Ok((arrival, mut noted, forwarded)) => match outcomes.next() {
-                    Some(Ok(())) => {
-                        forwarded.resolve(&Ok(()));
-                        noted.resolve(&Ok(()));
-                        Ok(self.receipt(arrival.envelope, None, noted, &moment))
-                    }
-                    Some(Err(error)) => Box::pin(self.after_failure(arrival, error, noted, forwarded, &moment)).await,
-                    None => Err(Error::ReadOnly("the store gave too few answers".to_owned())),
+        self.traffic.fetch_add(coming.len() as u64, Ordering::Relaxed);
+        let mut prepared = Vec::with_capacity(coming.len());
+        for coming in coming {
+            prepared.push(match coming {
+                Coming::Plain(event) => Ready::Plain(event),
+                Coming::Arrival(arrival) => match Box::pin(self.prepare(*arrival, &moment)).await? {
+                    Ok(made) => Ready::Made(Box::new(made)),
+                    Err(rejected) => Ready::Rejected(rejected),
                 },
+            });
+        }
+        let mut days = Days::default();
+        let mut outcomes = {
+            // Made when it is asked for, and gone before the next: a hundred of them would fill a processor's memory.
+            let mut transactions = prepared.iter_mut().enumerate().filter_map(|(place, ready)| match ready {
+                Ready::Plain(event) => Some(self.plain_transaction(place, event, &mut days, &moment)),
+                Ready::Made(made) => Some(std::mem::take(&mut made.writes)),
+                Ready::Rejected(_) => None,
+            });
+            self.store.transact_made(&mut transactions).await.into_iter()
+        };
+        let mut receipts = Vec::with_capacity(prepared.len());
+        for (place, ready) in prepared.into_iter().enumerate() {
+            if let Ready::Rejected(rejected) = ready {
+                receipts.push(Ok(rejected));
+                continue;
+            }
+            let outcome = outcomes.next();
+            let outcome = outcome.ok_or_else(|| Error::ReadOnly("the store gave too few answers".to_owned()));
+            receipts.push(match (ready, outcome) {
+                (Ready::Rejected(rejected), _) => Ok(rejected),
+                (_, Err(error)) => Err(error),
+                (Ready::Plain(event), Ok(Ok(()))) => {
+                    if let Some(day) = days.noted_by(place) {
+                        self.days().insert(day, moment.now.as_second());
+                    }
+                    Ok(accepted(event))
+                }
+                (Ready::Plain(event), Ok(Err(error))) => {
+                    let (arrival, noted) = (*Box::<Arrival>::from(event.into_envelope()), days.of(place));
+                    Box::pin(self.after_failure(arrival, error, noted, Prepared::default(), &moment)).await
+                }
+                (Ready::Made(made), Ok(Ok(()))) => {
+                    let Made { arrival, mut noted, forwarded, .. } = *made;
+                    forwarded.resolve(&Ok(()));
+                    noted.resolve(&Ok(()));
+                    Ok(self.receipt(arrival.envelope, None, noted, &moment))
+                }
+                (Ready::Made(made), Ok(Err(error))) => {
+                    let Made { arrival, noted, forwarded, .. } = *made;
+                    Box::pin(self.after_failure(arrival, error, noted, forwarded, &moment)).await
+                }
             });
         }
         let status = |status: &str| receipts.iter().flatten().filter(|receipt| receipt.status == status).count() as u64;
@@ -282,6 +299,30 @@ impl Ingest {
             self.metrics.events(name, status(name));
         }
         Ok(receipts)
+    }
+
+    /// The transaction of an event, or why it cannot be taken.
+    async fn prepare(&self, mut arrival: Arrival, moment: &Moment) -> Result<Result<Made, Receipt>, Error> {
+        let (json, rules) = match self.judge(&arrival.envelope) {
+            Ok(judged) => judged,
+            Err(rejected) => return Ok(Err(rejected)),
+        };
+        let mut forwarded = Prepared::default();
+        if let Some(kind) = event::carried(&arrival.envelope) {
+            forwarded = match Box::pin(self.forward(kind, &arrival.envelope)).await? {
+                Ok(forwarded) => forwarded,
+                Err(rejected) => return Ok(Err(rejected)),
+            };
+            arrival.with.writes.extend(forwarded.writes());
+            arrival.with.sent.clone_from(&forwarded.sent);
+        }
+        // What seldom happens is kept out of the way of what always does, in memory as well.
+        let (writes, noted) = if rules.is_empty() && arrival.with.messages.is_empty() && arrival.with.sent.is_empty() {
+            self.transaction(self.new_event(&arrival.envelope, json, moment), None, &arrival.with, moment)
+        } else {
+            Box::pin(self.reacting(&arrival, json, rules, &BTreeSet::new(), moment)).await?
+        };
+        Ok(Ok(Made { arrival, writes, noted, forwarded }))
     }
 
     fn moment(&self, now: Timestamp) -> Moment {

@@ -4,9 +4,8 @@ use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::value::RawValue;
-use tidings_core::envelope::{self, Defaults, Envelope, FieldError};
-use tidings_core::json::{BadJson, Fields};
-use tidings_core::limits::JSON_DEPTH;
+use tidings_core::envelope::{self, Defaults, FieldError, Lent};
+use tidings_core::json::Members;
 use tidings_core::time::Timestamp;
 use tidings_core::{cloudevents, json};
 
@@ -15,8 +14,8 @@ use crate::http::{Problem, RequestIds, media_type};
 
 /// An event that was read, or why it cannot be.
 #[derive(Debug)]
-pub enum Draft {
-    Good(Envelope),
+pub enum Draft<'a> {
+    Good(Lent<'a>),
     Bad(Bad),
 }
 
@@ -31,11 +30,11 @@ pub struct Bad {
 
 /// What a request brought.
 #[derive(Debug)]
-pub enum Received {
+pub enum Received<'a> {
     /// Exactly one event, by its form.
-    One(Box<Draft>),
+    One(Box<Draft<'a>>),
     /// A list, even if of one.
-    Many(Vec<Draft>),
+    Many(Vec<Draft<'a>>),
 }
 
 /// How much may come at once, and from whom.
@@ -47,32 +46,42 @@ pub struct Limits {
     pub sources: Vec<String>,
 }
 
-type ReadOne = fn(&str, &Defaults<'_>) -> Result<Envelope, Vec<FieldError>>;
+/// Reads one event; the last is the correlation id that it gets if it has none.
+type ReadOne = for<'a> fn(&'a str, &Defaults<'_>, &'a str) -> Result<Lent<'a>, Vec<FieldError>>;
 
-struct Reader<'a> {
+fn plain<'a>(text: &'a str, defaults: &Defaults<'_>, correlation_id: &'a str) -> Result<Lent<'a>, Vec<FieldError>> {
+    let fields = json::object(text).map_err(|bad| vec![bad.into()])?;
+    envelope::from_fields(&fields, defaults, correlation_id)
+}
+
+fn cloud<'a>(text: &'a str, defaults: &Defaults<'_>, _: &'a str) -> Result<Lent<'a>, Vec<FieldError>> {
+    cloudevents::read(text, defaults).map(Lent::from)
+}
+
+struct Reader<'a, 'b> {
     correlation_id: &'a str,
     /// The request's `traceparent`.
-    trace: Option<&'a str>,
-    ids: &'a RequestIds<'a>,
+    trace: Option<&'b str>,
+    ids: &'b RequestIds<'b>,
     now: Timestamp,
-    limits: &'a Limits,
+    limits: &'b Limits,
     read: ReadOne,
     /// What the form calls an event's id.
     id_field: &'static str,
 }
 
 /// Reads the events of a request by its content type.
-pub fn read_events(
+pub fn read_events<'a>(
     headers: &HeaderMap,
-    body: &[u8],
-    correlation_id: &str,
+    body: &'a [u8],
+    correlation_id: &'a str,
     ids: &RequestIds<'_>,
     now: Timestamp,
     limits: &Limits,
-) -> Result<Received, Problem> {
+) -> Result<Received<'a>, Problem> {
     let trace = trace_parent(headers);
     let reader = |read, id_field| Reader { correlation_id, trace, ids, now, limits, read, id_field };
-    let (plain, cloud) = (|| reader(envelope::read, "eventId"), || reader(cloudevents::read, "id"));
+    let (plain, cloud) = (|| reader(plain, "eventId"), || reader(cloud, "id"));
     let media_type = media_type(headers);
     if media_type == "application/cloudevents-batch+json" {
         return cloud().array(json::text(body)?);
@@ -82,7 +91,11 @@ pub fn read_events(
     }
     if headers.contains_key("ce-specversion") || headers.contains_key("ce-id") {
         let text = binary_mode(headers, &media_type, body)?;
-        return Ok(Received::One(Box::new(cloud().one(0, &text))));
+        let draft = match cloud().one(0, &text) {
+            Draft::Good(event) => Draft::Good(event.into_envelope().into()),
+            Draft::Bad(bad) => Draft::Bad(bad),
+        };
+        return Ok(Received::One(Box::new(draft)));
     }
     match &*media_type {
         "application/x-ndjson" | "application/ndjson" | "application/jsonl" => plain().lines(body),
@@ -111,90 +124,98 @@ pub fn read_events(
     }
 }
 
-impl Reader<'_> {
-    fn one(&self, place: usize, text: &str) -> Draft {
+impl<'a> Reader<'a, '_> {
+    fn one<'t>(&self, place: usize, text: &'t str) -> Draft<'t>
+    where
+        'a: 't,
+    {
         if text.len() > self.limits.event_bytes {
             let message =
                 format!("the event has {} bytes, at most {} are allowed", text.len(), self.limits.event_bytes);
             let errors = vec![FieldError::new("", message)];
-            return Draft::Bad(Bad { too_large: true, ..self.bad(json::parse(text).ok().as_ref(), errors) });
+            return Draft::Bad(Bad { too_large: true, ..self.bad(json::object(text).ok().as_ref(), errors) });
         }
         self.draft(place, |defaults| {
-            (self.read)(text, defaults).map_err(|errors| self.bad(json::parse(text).ok().as_ref(), errors))
+            (self.read)(text, defaults, self.correlation_id)
+                .map_err(|errors| self.bad(json::object(text).ok().as_ref(), errors))
         })
     }
 
-    fn bad(&self, fields: Option<&Fields<'_>>, errors: Vec<FieldError>) -> Bad {
+    fn bad(&self, fields: Option<&Members<'_>>, errors: Vec<FieldError>) -> Bad {
         let (event_id, correlation_id) =
             fields.map(|fields| envelope::ids_in(fields, self.id_field)).unwrap_or_default();
         Bad { event_id, correlation_id, errors, too_large: false }
     }
 
-    fn draft(&self, place: usize, read: impl FnOnce(&Defaults<'_>) -> Result<Envelope, Bad>) -> Draft {
+    fn draft<'t>(&self, place: usize, read: impl FnOnce(&Defaults<'_>) -> Result<Lent<'t>, Bad>) -> Draft<'t> {
         let make_id = || self.ids.uuid(place).to_string();
         let defaults = Defaults { now: self.now, correlation_id: self.correlation_id, event_id: &make_id };
         match read(&defaults) {
-            Ok(mut envelope) => match foreign(&envelope, &self.limits.sources).or_else(|| self.reserved(&envelope)) {
-                None => {
-                    if let Some(trace) = self.trace.filter(|trace| says_else(trace, &envelope.correlation_id)) {
-                        envelope.join_trace(trace);
+            Ok(mut envelope) => {
+                match foreign(envelope.source.as_deref(), &self.limits.sources).or_else(|| self.reserved(&envelope)) {
+                    None => {
+                        if let Some(trace) = self.trace.filter(|trace| says_else(trace, &envelope.correlation_id)) {
+                            envelope.join_trace(trace);
+                        }
+                        Draft::Good(envelope)
                     }
-                    Draft::Good(envelope)
+                    Some(error) => Draft::Bad(Bad {
+                        event_id: Some(envelope.event_id.into_owned()),
+                        correlation_id: Some(envelope.correlation_id.into_owned()),
+                        errors: vec![error],
+                        too_large: false,
+                    }),
                 }
-                Some(error) => Draft::Bad(Bad {
-                    event_id: Some(envelope.event_id),
-                    correlation_id: Some(envelope.correlation_id),
-                    errors: vec![error],
-                    too_large: false,
-                }),
-            },
+            }
             Err(bad) => Draft::Bad(bad),
         }
     }
 
     /// What is wrong with an id by which an event could be stored and not be fetched.
-    fn reserved(&self, envelope: &Envelope) -> Option<FieldError> {
+    fn reserved(&self, envelope: &Lent<'_>) -> Option<FieldError> {
         let taken = envelope.event_id == "stream";
         taken.then(|| FieldError::new(self.id_field, "must not be \"stream\": /events/stream is the live stream"))
     }
 
     /// The events of an array of envelopes in one go over the text, if there is nothing to complain about them as a
     /// whole: whatever that might be, going over the text again finds the words for it.
-    fn plain_array(&self, text: &str) -> Option<Vec<Draft>> {
+    fn plain_array(&self, text: &'a str) -> Option<Vec<Draft<'a>>> {
         let may_be = text.trim_start().starts_with('[') && text.len() <= self.limits.event_bytes;
         if !may_be {
             return None;
         }
         let mut drafts = Vec::new();
-        let read = json::each_object(text, |fields| {
-            // The array and the event are levels, too.
-            let levels = fields.0.iter().map(|(_, value)| json::brackets(value.get())).sum::<usize>() + 2;
-            if levels > JSON_DEPTH || drafts.len() >= self.limits.events {
-                return Err(BadJson(String::new()));
+        json::each_object(text, |fields| {
+            if drafts.is_empty() {
+                // Those of one request are mostly alike, and this one is about as long as the text up to here.
+                let first = fields.all.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>() + 2;
+                drafts.reserve((text.len() / first + 1).min(self.limits.events));
             }
+            (drafts.len() < self.limits.events).then_some(())?;
             drafts.push(self.draft(drafts.len(), |defaults| {
-                envelope::from_fields(fields, defaults).map_err(|errors| self.bad(Some(fields), errors))
+                envelope::from_fields(fields, defaults, self.correlation_id)
+                    .map_err(|errors| self.bad(Some(fields), errors))
             }));
-            Ok(())
-        });
-        read.ok().map(|()| drafts).filter(|drafts| !drafts.is_empty())
+            Some(())
+        })?;
+        (!drafts.is_empty()).then_some(drafts)
     }
 
-    fn array(&self, text: &str) -> Result<Received, Problem> {
+    fn array(&self, text: &'a str) -> Result<Received<'a>, Problem> {
         let elements: Vec<&RawValue> = json::parse(text)?;
         self.check_count(elements.len())?;
         let drafts = elements.iter().enumerate().map(|(place, element)| self.one(place, element.get())).collect();
         Ok(Received::Many(drafts))
     }
 
-    fn lines(&self, body: &[u8]) -> Result<Received, Problem> {
+    fn lines(&self, body: &'a [u8]) -> Result<Received<'a>, Problem> {
         let lines = || body.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.trim_ascii().is_empty());
         self.check_count(lines().count())?;
         Ok(Received::Many(lines().map(|(number, line)| self.line(number, line.trim_ascii())).collect()))
     }
 
     /// One line of NDJSON; what is wrong with it names the line, counted from 1.
-    fn line(&self, number: usize, line: &[u8]) -> Draft {
+    fn line(&self, number: usize, line: &'a [u8]) -> Draft<'a> {
         let draft = match json::text(line) {
             Ok(text) => self.one(number, text),
             Err(bad) => Draft::Bad(Bad { errors: vec![bad.into()], ..Bad::default() }),
@@ -226,8 +247,8 @@ impl Reader<'_> {
 }
 
 /// What is wrong with an event's source, where only some are taken (S003-01).
-pub fn foreign(envelope: &Envelope, sources: &[String]) -> Option<FieldError> {
-    let known = sources.is_empty() || sources.iter().any(|known| Some(known.as_str()) == envelope.source.as_deref());
+pub fn foreign(source: Option<&str>, sources: &[String]) -> Option<FieldError> {
+    let known = sources.is_empty() || sources.iter().any(|known| Some(known.as_str()) == source);
     (!known).then(|| FieldError::new("source", format!("must be one of {}", sources.join(", "))))
 }
 

@@ -325,6 +325,37 @@ impl Store for Vault {
         })
     }
 
+    fn transact_made<'a, 'b, 'd>(
+        &'a self,
+        transactions: &'b mut (dyn Iterator<Item = Vec<Write>> + Send),
+    ) -> Answer<'d, Vec<Result<(), Error>>>
+    where
+        'a: 'd,
+        'b: 'd,
+    {
+        Box::pin(async move {
+            // Few have to do with secrets; of these it is remembered where.
+            let mut touched = Vec::new();
+            let mut place = 0;
+            let mut results = {
+                let mut sealed = transactions.map(|mut writes| {
+                    if self.touches(&writes) {
+                        touched.push((place, self.seal_all(&mut writes)));
+                    }
+                    place += 1;
+                    writes
+                });
+                self.inner.transact_made(&mut sealed).await
+            };
+            for (place, places) in touched {
+                if let Some(Err(error)) = results.get_mut(place) {
+                    self.unseal_found(&places, error);
+                }
+            }
+            results
+        })
+    }
+
     fn health(&self) -> Health {
         self.inner.health()
     }

@@ -121,7 +121,7 @@ async fn an_event_that_thousands_of_rules_match_is_accepted_and_all_of_them_are_
     }
     let now = server::clock().now();
     let defaults = Defaults { now, correlation_id: "c", event_id: &|| "e1".to_owned() };
-    let draft = Draft::Good(envelope::read(r#"{"eventId":"e1","eventType":"b"}"#, &defaults).unwrap());
+    let draft = Draft::Good(envelope::read(r#"{"eventId":"e1","eventType":"b"}"#, &defaults).unwrap().into());
     assert_eq!(node.ingest.accept(vec![draft]).await.unwrap()[0].status, "accepted");
     node.fanout.activate().await.unwrap();
     for n in 0..rules {
@@ -187,7 +187,7 @@ async fn a_fan_out_to_100000_survives_being_killed_in_the_middle() {
         first.store.transact(vec![Write::put(inbox::table(), item)]).await.unwrap();
     }
     let defaults = Defaults { now: clock.now(), correlation_id: "c", event_id: &|| "e1".to_owned() };
-    let draft = || Draft::Good(envelope::read(r#"{"eventId":"e1","eventType":"a"}"#, &defaults).unwrap());
+    let draft = || Draft::Good(envelope::read(r#"{"eventId":"e1","eventType":"a"}"#, &defaults).unwrap().into());
     let receipts = first.ingest.accept(vec![draft()]).await.unwrap();
     assert_eq!(receipts[0].status, "accepted");
     drop(first);
@@ -246,7 +246,7 @@ async fn a_fan_out_of_messages_that_is_killed_between_any_two_tells_everybody_on
     };
     let first = open().await;
     let defaults = Defaults { now: clock.now(), correlation_id: "c", event_id: &|| "e1".to_owned() };
-    let draft = Draft::Good(envelope::read(r#"{"eventId":"e1","eventType":"m"}"#, &defaults).unwrap());
+    let draft = Draft::Good(envelope::read(r#"{"eventId":"e1","eventType":"m"}"#, &defaults).unwrap().into());
     assert_eq!(first.ingest.accept(vec![draft]).await.unwrap()[0].status, "accepted");
     drop(first);
     let mut deaths = 0_usize;
