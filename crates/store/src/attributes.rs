@@ -41,9 +41,19 @@ impl Attributes {
 
     /// These and others; of those with one name, the other.
     #[must_use]
-    pub fn joined(mut self, others: impl IntoIterator<Item = (Name, Value)>) -> Self {
-        self.0.extend(others);
-        Self::from_vec(self.0)
+    pub fn joined(self, others: impl IntoIterator<Item = (Name, Value)>) -> Self {
+        let others = others.into_iter();
+        let mut all = Vec::with_capacity(self.0.len() + others.size_hint().0);
+        // Both are mostly in their order, and then so is what they are together.
+        let mut own = self.0.into_iter().peekable();
+        for other in others {
+            while let Some(before) = own.next_if(|(name, _)| *name <= other.0) {
+                all.push(before);
+            }
+            all.push(other);
+        }
+        all.extend(own);
+        Self::from_vec(all)
     }
 
     fn place(&self, name: &str) -> Result<usize, usize> {

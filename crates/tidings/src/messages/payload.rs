@@ -19,21 +19,25 @@ const STORED_BYTES: usize = limits::ITEM_BYTES - 80 * 1024;
 
 /// A payload of so many bytes as JSON has room in the store: none of its characters takes more than twenty there.
 const SURELY_STORED: usize = STORED_BYTES / 20;
+/// Of a whole number with what stands around it; around a text, a list or an object is less.
+const VALUE_BYTES: usize = 32;
+/// Of a byte that JSON has to write as an escape.
+const ESCAPED_BYTES: usize = 6;
 
 /// # Errors
 ///
 /// Why it cannot be taken, as the rest of a sentence that begins with its name.
 pub fn check(payload: &Map<String, Json>) -> Result<(), String> {
+    // Most are small and plain, and need neither be counted exactly nor be looked at as the store would hold them.
+    if is_surely_taken(payload) {
+        return Ok(());
+    }
     let bytes = json_bytes(payload);
     if bytes > BYTES {
         return Err(format!("has {bytes} bytes, at most {BYTES} are allowed"));
     }
     if !payload.values().all(|value| is_within(value, DEPTH - 1)) {
         return Err(format!("is nested deeper than {DEPTH} levels"));
-    }
-    // Most are small and plain, and need no look at what the store would make of them.
-    if bytes <= SURELY_STORED && payload.iter().all(|(name, value)| !name.is_empty() && is_plain(value)) {
-        return Ok(());
     }
     let words = |error: Error| match error {
         Error::Invalid(why) => format!("cannot be stored: {why}"),
@@ -48,14 +52,35 @@ pub fn check(payload: &Map<String, Json>) -> Result<(), String> {
     dead::table().check_item(&Item::new().with("id", "payload").with("payload", value)).map_err(words)
 }
 
-/// Whether the store holds a value whatever it is: each name has a letter, and no number has a fraction or an exponent.
-fn is_plain(value: &Json) -> bool {
+/// Whether every limit holds, even if each character took as much room as one can: no level too many, each name has a
+/// letter, and no number has a fraction or an exponent.
+fn is_surely_taken(payload: &Map<String, Json>) -> bool {
+    let mut left = SURELY_STORED;
+    takes_map(payload, DEPTH - 1, &mut left).is_some()
+}
+
+/// Takes off what a value has as JSON at the most; `None` if it is not plain, or too large or too deep for that.
+fn takes(value: &Json, levels: usize, left: &mut usize) -> Option<()> {
+    *left = left.checked_sub(VALUE_BYTES)?;
     match value {
-        Json::Null | Json::Bool(_) | Json::String(_) => true,
-        Json::Number(number) => number.is_i64() || number.is_u64(),
-        Json::Array(list) => list.iter().all(is_plain),
-        Json::Object(map) => map.iter().all(|(name, value)| !name.is_empty() && is_plain(value)),
+        Json::Null | Json::Bool(_) => {}
+        Json::Number(number) if number.is_i64() || number.is_u64() => {}
+        Json::Number(_) => return None,
+        Json::String(text) => *left = left.checked_sub(text.len() * ESCAPED_BYTES)?,
+        Json::Array(list) => {
+            let levels = levels.checked_sub(1)?;
+            list.iter().try_for_each(|value| takes(value, levels, left))?;
+        }
+        Json::Object(map) => takes_map(map, levels.checked_sub(1)?, left)?,
     }
+    Some(())
+}
+
+fn takes_map(map: &Map<String, Json>, levels: usize, left: &mut usize) -> Option<()> {
+    map.iter().try_for_each(|(name, value)| {
+        *left = left.checked_sub(name.len() * ESCAPED_BYTES).filter(|_| !name.is_empty())?;
+        takes(value, levels, left)
+    })
 }
 
 fn json_bytes(payload: &Map<String, Json>) -> usize {

@@ -251,7 +251,10 @@ impl Message {
 
     /// Of its attributes, those that a change of the message can touch; all others stay as they were made.
     pub fn moving(&self) -> Result<Item, Error> {
-        let at = |at: Option<Timestamp>| at.map(time::iso_millis);
+        let updated = time::iso_millis(self.updated_date);
+        // Much of it happens at one and the same time.
+        let text = |at| if at == self.updated_date { updated.clone() } else { time::iso_millis(at) };
+        let at = |at: Option<Timestamp>| at.map(text);
         let delivery = &self.delivery;
         let attempts = (!delivery.attempts.is_empty()).then(|| Value::from_record(&delivery.attempts)).transpose()?;
         let recipients = (!self.recipients.is_empty()).then(|| Value::from_record(&self.recipients)).transpose()?;
@@ -274,7 +277,7 @@ impl Message {
             .with("retry_count", delivery.retry_count)
             .with("revision", self.revision)
             .with("status", delivery.status.as_str())
-            .with("updated_date", time::iso_millis(self.updated_date)))
+            .with("updated_date", updated))
     }
 
     pub fn from_item(item: &Item) -> Result<Self, Error> {

@@ -228,13 +228,18 @@ impl Stored {
         let condition = Condition::All(vec![Condition::Exists, unchanged("status"), unchanged("revision")]);
         let new = shorter::moving(after, item, *aside)?;
         debug_assert!(new.get("status").is_some(), "a message has a status");
+        let is_final = after.delivery.status.is_final();
         let mut changes = Vec::with_capacity(new.0.len() + 2);
-        for name in PASSING.into_iter().filter(|name| new.get(name).is_none()) {
-            if item.0.remove(name).is_some() {
-                changes.push(Change::Remove(name.into()));
+        let passing = item.0.keys().filter_map(|name| PASSING.into_iter().find(|passing| passing == name));
+        let gone = passing.filter(|name| new.get(name).is_none());
+        changes.extend(gone.map(|name| Change::Remove(name.into())));
+        if !is_final {
+            for change in &changes {
+                if let Change::Remove(name) = change {
+                    item.0.remove(name);
+                }
             }
         }
-        let is_final = after.delivery.status.is_final();
         for (name, value) in new.0 {
             if item.get(&name) == Some(&value) {
                 continue;

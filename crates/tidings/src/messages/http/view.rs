@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tidings_core::message::{Attempt, CANCELLED, Status};
-use tidings_core::time::{Timestamp, iso_millis};
+use tidings_core::time::{IsoMillis, Timestamp};
 
 use crate::mask;
 use crate::messages::record::{Message, Recipient};
@@ -16,7 +16,8 @@ use crate::messages::record::{Message, Recipient};
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MessageView<'a> {
     message_id: &'a str,
-    created_date: String,
+    #[schemars(with = "String")]
+    created_date: IsoMillis,
     created_by: &'a str,
     stage: &'a str,
     message_type: &'a str,
@@ -25,11 +26,14 @@ pub struct MessageView<'a> {
     /// The same in the words that all of Tidings shares: also `scheduled`, `cancelled` and `dead_lettered`.
     state: &'static str,
     payload: &'a Map<String, Value>,
-    updated_date: String,
+    #[schemars(with = "String")]
+    updated_date: IsoMillis,
     #[serde(skip_serializing_if = "Option::is_none")]
-    processing_started_at: Option<String>,
+    #[schemars(with = "Option<String>")]
+    processing_started_at: Option<IsoMillis>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    processing_completed_at: Option<String>,
+    #[schemars(with = "Option<String>")]
+    processing_completed_at: Option<IsoMillis>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error_message: Option<&'a str>,
     retry_count: u32,
@@ -47,16 +51,19 @@ pub struct MessageView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    deliver_at: Option<String>,
+    #[schemars(with = "Option<String>")]
+    deliver_at: Option<IsoMillis>,
     /// While it waits for a time: not before this. Left out while it waits for its turn, or for a destination that is left
     /// alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next_attempt_at: Option<String>,
+    #[schemars(with = "Option<String>")]
+    next_attempt_at: Option<IsoMillis>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_of: Option<&'a str>,
     /// When it was put in line for a worker; one that is taken up at once has the time of that.
     #[serde(skip_serializing_if = "Option::is_none")]
-    queued_at: Option<String>,
+    #[schemars(with = "Option<String>")]
+    queued_at: Option<IsoMillis>,
     /// By which it can be cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
@@ -75,21 +82,21 @@ pub struct MessageView<'a> {
 
 impl<'a> From<&'a Message> for MessageView<'a> {
     fn from(message: &'a Message) -> Self {
-        let text = |at: Option<Timestamp>| at.map(iso_millis);
+        let text = |at: Option<Timestamp>| at.map(IsoMillis);
         let delivery = &message.delivery;
         // Whoever was due when he was put in line waits for no time that is known here.
         let is_in_line = |due: Timestamp| delivery.status == Status::Queued && due <= message.updated_date;
         let due = message.due_at().filter(|due| message.lease.is_none() && !is_in_line(*due));
         Self {
             message_id: &message.message_id,
-            created_date: iso_millis(message.created_date),
+            created_date: IsoMillis(message.created_date),
             created_by: &message.created_by,
             stage: &message.stage,
             message_type: &message.message_type,
             status: delivery.status.as_str(),
             state: state_of(message),
             payload: &message.payload,
-            updated_date: iso_millis(message.updated_date),
+            updated_date: IsoMillis(message.updated_date),
             processing_started_at: text(message.processing_started_at),
             processing_completed_at: text(message.processing_completed_at),
             error_message: delivery.error_message.as_deref(),
@@ -102,7 +109,7 @@ impl<'a> From<&'a Message> for MessageView<'a> {
             target: shown(&message.target),
             event_id: message.event_id.as_deref(),
             rule: message.rule.as_deref(),
-            deliver_at: (message.deliver_at > message.created_date).then(|| iso_millis(message.deliver_at)),
+            deliver_at: (message.deliver_at > message.created_date).then_some(IsoMillis(message.deliver_at)),
             next_attempt_at: text(due),
             retry_of: message.retry_of.as_deref(),
             queued_at: text(message.queued_at),
