@@ -211,7 +211,7 @@ impl Sheet {
     /// count as settled with this sheet then, but are to be read again after a crash, and their log goes with it.
     fn leave_last(&mut self, next: &mut Self, sequence: u64) {
         let staying = self.space(Space::Apart).len() / STAYING;
-        let first = self.space(Space::Apart).keys().rev().take(staying).last().cloned();
+        let first = staying.checked_sub(1).and_then(|before| self.space(Space::Apart).keys().nth_back(before)).cloned();
         let Some(first) = first else { return };
         for (key, mut entry) in self.space_mut(Space::Apart).split_off(&first) {
             let bytes = key.key.len() + ENTRY_BYTES + entry.value.as_ref().map_or(0, |value| value.len());
