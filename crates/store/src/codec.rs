@@ -53,7 +53,7 @@ fn unreadable(bytes: &[u8]) -> Error {
     Error::Corrupt(format!("an item of {} bytes cannot be read", bytes.len()))
 }
 
-fn put_len(out: &mut Vec<u8>, mut len: usize) {
+pub(crate) fn put_len(out: &mut Vec<u8>, mut len: usize) {
     while len >= 0x80 {
         out.push(u8::try_from(len & 0x7F).unwrap_or(0) | 0x80);
         len >>= 7;
@@ -61,7 +61,7 @@ fn put_len(out: &mut Vec<u8>, mut len: usize) {
     out.push(u8::try_from(len).unwrap_or(0));
 }
 
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_len(out, bytes.len());
     out.extend_from_slice(bytes);
 }
@@ -126,18 +126,18 @@ fn known(name: &str) -> Name {
     })
 }
 
-struct Reader<'a> {
-    rest: &'a [u8],
+pub(crate) struct Reader<'a> {
+    pub rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    fn byte(&mut self) -> Option<u8> {
+    pub fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(*first)
     }
 
-    fn len(&mut self) -> Option<usize> {
+    pub fn len(&mut self) -> Option<usize> {
         let mut len = 0_usize;
         for shift in (0..).step_by(7).take(5) {
             let byte = self.byte()?;
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = self.len()?;
         let (bytes, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;

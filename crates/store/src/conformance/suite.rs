@@ -53,8 +53,7 @@ impl Default for Tables {
             .ttl("expires")
             // What these allow an engine to do must not be seen.
             .lists(1)
-            .ordered()
-            .mostly_new();
+            .ordered();
         Self {
             text,
             numbers: Table::new("conformance-numbers", "pk", KeyKind::S).sort("sk", KeyKind::N),

@@ -11,9 +11,9 @@ use super::view::View;
 use super::{Embedded, Keyspaces, layout, log, open_database, read_sequence};
 use crate::Error;
 
-const MAGIC: &[u8] = b"tidings backup 2\n";
-/// Written by stores that kept no table apart; otherwise the same.
-const MAGIC_BEFORE: &[u8] = b"tidings backup 1\n";
+const MAGIC: &[u8] = b"tidings backup 3\n";
+/// Written by stores that had no sheaves, and by those that kept no table apart; otherwise the same.
+const MAGICS_BEFORE: [&[u8]; 2] = [b"tidings backup 2\n", b"tidings backup 1\n"];
 const END: u8 = 0xFF;
 /// No entry is longer: an item, its key, and room to spare.
 const ENTRY_BYTES: u32 = 1024 * 1024;
@@ -104,9 +104,10 @@ fn fill(input: &mut dyn Read, unfinished: &Path) -> Result<BackupSummary, Error>
     let most = u64::try_from(MAGIC.len()).unwrap_or(u64::MAX);
     input.by_ref().take(most).read_to_end(&mut magic).map_err(cut)?;
     // Cut so early, it is a backup still; of nothing at all nobody can tell.
-    let is_cut = !magic.is_empty() && [MAGIC, MAGIC_BEFORE].iter().any(|known| known.starts_with(&magic));
+    let mut known = std::iter::once(MAGIC).chain(MAGICS_BEFORE);
+    let is_cut = !magic.is_empty() && known.clone().any(|known| known.starts_with(&magic));
     match magic.as_slice() {
-        MAGIC | MAGIC_BEFORE => {}
+        whole if known.any(|known| known == whole) => {}
         _ if is_cut => return Err(cut(io::ErrorKind::UnexpectedEof.into())),
         _ => return Err(Error::Open("the file is no tidings backup".to_owned())),
     }

@@ -10,16 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fjall::Slice;
+use fjall::{Database, Slice};
 use tokio::sync::{mpsc, oneshot};
 
 use super::front::{Space, sequence_op};
 use super::group::{Change, Entries, Group, Listed};
 use super::log::Log;
-use super::plan::{self, Action, Plan, Step};
+use super::plan::{self, Action, Plan, Plans, Step};
 use super::settle::{Settler, WAITING};
+use super::stored::StoredItems;
 use super::tables::Opened;
-use super::{Keyspaces, Shared, keys};
+use super::{Keyspaces, Shared, keys, sheaf};
 use crate::Error;
 use crate::codec::Encoded;
 use crate::error::FailedCondition;
@@ -40,7 +41,7 @@ const WORTH_CLOSING: usize = 8;
 pub enum Request {
     Transact(Plan, oneshot::Sender<Result<(), Error>>),
     /// Transactions that have nothing to do with each other but come and are answered together.
-    Each(Vec<Plan>, oneshot::Sender<Vec<Result<(), Error>>>),
+    Each(Plans, oneshot::Sender<Vec<Result<(), Error>>>),
     /// Nobody has committed anything for a while: what is in memory may go into tables.
     Quiet,
     /// Removes these expiry lists, and the items in them that have expired; answers how many items.
@@ -48,6 +49,7 @@ pub enum Request {
 }
 
 pub struct Committer {
+    pub db: Database,
     pub spaces: Keyspaces,
     pub shared: Arc<Shared>,
     pub requests: mpsc::Receiver<Request>,
@@ -173,11 +175,12 @@ impl Committer {
     fn decide(&self, request: Request, group: &mut Group, answers: &mut Vec<Answer>) {
         match request {
             Request::Transact(plan, reply) => {
-                let decided = self.transact(plan, group);
+                let decided = self.transact(plan, 0, group);
                 answers.push(Answer::One(reply, decided));
             }
             Request::Each(plans, reply) => {
-                let decided: Vec<_> = plans.into_iter().map(|plan| self.transact(plan, group)).collect();
+                let first = group.bring(plans.sheaves);
+                let decided: Vec<_> = plans.all.into_iter().map(|plan| self.transact(plan, first, group)).collect();
                 answers.push(Answer::Each(reply, decided));
             }
             Request::Quiet => {}
@@ -188,7 +191,8 @@ impl Committer {
         }
     }
 
-    fn transact(&self, plan: Plan, group: &mut Group) -> Result<(), Error> {
+    /// `sheaf` is the number that the group has given to the first of the sheaves that the plan speaks of.
+    fn transact(&self, plan: Plan, sheaf: usize, group: &mut Group) -> Result<(), Error> {
         let now = self.shared.clock.now().as_second();
         group.transactions += 1;
         group.bytes += plan.bytes;
@@ -212,9 +216,15 @@ impl Committer {
         let mut changes = Vec::with_capacity(plan.steps.len());
         for (step, found) in plan.steps.into_iter().zip(&found) {
             let opened = tables.at(step.table)?;
-            changes.extend(change(opened, step, found.as_ref(), now)?.map(|change| (change, opened.absent.as_ref())));
+            let leaves_hole =
+                matches!(step.action, Action::Delete) && self.stored().is_in_sheaf(opened, &step.item_key)?;
+            let change = change(opened, step, found.as_ref(), now, leaves_hole)?;
+            changes.extend(change.map(|change| (change, opened.absent.as_ref())));
         }
-        for (change, absent) in changes {
+        for (mut change, absent) in changes {
+            if let Some(place) = &mut change.sheaf {
+                place.sheaf += sheaf;
+            }
             if let Some(absent) = absent.filter(|_| change.bytes.is_some()) {
                 // Before anybody asks again, be it for this very group.
                 absent.note(&change.item_key);
@@ -226,23 +236,24 @@ impl Committer {
 
     /// The bytes of what is there under a step's key, expired or not, if it must be known.
     fn present(&self, step: &Step, group: &Group) -> Result<Option<Slice>, Error> {
-        let Opened { table, ids, absent } = self.shared.tables.at(step.table)?;
-        if !step.needs_present(table) || absent.as_ref().is_some_and(|absent| absent.is_sure(&step.item_key)) {
+        let opened = self.shared.tables.at(step.table)?;
+        let is_sure = || opened.absent.as_ref().is_some_and(|absent| absent.is_sure(&step.item_key));
+        if !step.needs_present(&opened.table) || is_sure() {
             return Ok(None);
         }
-        self.bytes(&step.item_key, ids.apart, group)
+        self.bytes(&step.item_key, opened, group)
     }
 
     /// The bytes of the item under a key as the group so far leaves it.
-    fn bytes(&self, item_key: &Slice, apart: bool, group: &Group) -> Result<Option<Slice>, Error> {
-        if let Some(changed) = group.item(item_key) {
-            return Ok(changed.cloned());
+    fn bytes(&self, item_key: &Slice, opened: &Opened, group: &Group) -> Result<Option<Slice>, Error> {
+        match group.item(item_key) {
+            Some(changed) => Ok(changed.cloned()),
+            None => self.stored().item(opened, item_key),
         }
-        let found = self.shared.front().get(Space::items(apart), item_key);
-        match found {
-            Some(found) => Ok(found),
-            None => self.spaces.items(apart).get(item_key).map_err(|e| Error::failed("cannot read an item", e)),
-        }
+    }
+
+    fn stored(&self) -> StoredItems<'_> {
+        StoredItems { db: &self.db, spaces: &self.spaces, shared: &self.shared }
     }
 
     fn sweep(&self, lists: Vec<(Slice, Slice)>, group: &mut Group) -> Result<usize, Error> {
@@ -250,24 +261,56 @@ impl Committer {
         let mut swept = 0;
         for (list_key, list) in lists {
             for key in keys::keys_of_list(&list).map(Slice::from) {
-                let Some(Opened { table, ids, .. }) = self.shared.tables.of_item_key(&key) else {
+                let Some(opened) = self.shared.tables.of_item_key(&key) else {
                     // A list of index entries. Whatever gave one of its items a longer life wrote its entries again.
                     if self.shared.tables.is_entry_list(&key) {
                         group.lists_done.push(key);
                     }
                     continue;
                 };
+                if opened.is_sheaf(&key) {
+                    swept += self.sweep_sheaf(opened, key, now, group)?;
+                    continue;
+                }
                 // The list is a hint: the item may be gone since, or have got another expiry.
-                let item = self.bytes(&key, ids.apart, group)?;
+                let item = self.bytes(&key, opened, group)?;
                 let item = item.as_deref().map(Encoded::read).transpose()?;
-                let Some(item) = item.filter(|item| is_expired(table, item, now)) else { continue };
-                let gone = plan::entries(table, ids, &key, &item)?;
-                let apart = ids.apart;
-                group.add(Change::removal(key, apart, gone));
+                let Some(item) = item.filter(|item| is_expired(&opened.table, item, now)) else { continue };
+                let gone = plan::entries(&opened.table, &opened.ids, &key, &item)?;
+                let leaves_hole = self.stored().is_in_sheaf(opened, &key)?;
+                group.add(Change::removal(key, opened.ids.apart, gone, leaves_hole));
                 swept += 1;
             }
             group.lists_done.push(list_key);
         }
+        Ok(swept)
+    }
+
+    /// Removes a sheaf whose last item has expired, and what leads to those of its items that nobody wrote since.
+    fn sweep_sheaf(&self, opened: &Opened, key: Slice, now: i64, group: &mut Group) -> Result<usize, Error> {
+        let Opened { table, ids, .. } = opened;
+        let Some(sheaf) = self.stored().entry(Space::Apart, &key)? else { return Ok(0) };
+        let shared = sheaf::shared_of(&key).unwrap_or_default();
+        let mut swept = 0;
+        for (rest, bytes) in sheaf::items(&sheaf)? {
+            let item_key = Slice::from([shared, &rest].concat());
+            if group.item(&item_key).is_some() {
+                continue;
+            }
+            match self.stored().entry(Space::Apart, &item_key)? {
+                // It has an expiry of its own.
+                Some(alone) if !alone.is_empty() => {}
+                Some(_hole) => group.add(Change::removal(item_key, ids.apart, Vec::new(), false)),
+                None => {
+                    let item = Encoded::read(&bytes)?;
+                    debug_assert!(is_expired(table, &item, now), "a sheaf goes when all its items have expired");
+                    let entries = plan::entries(table, ids, &item_key, &item)?;
+                    group.entries_gone.extend(entries.into_iter().map(|entry| entry.key));
+                    swept += 1;
+                }
+            }
+        }
+        group.sheaves_done.push(key);
         Ok(swept)
     }
 
@@ -305,7 +348,13 @@ fn is_expired(table: &Table, item: &Encoded<'_>, now: i64) -> bool {
 }
 
 /// What a step does to the store, given what is there.
-fn change(opened: &Opened, step: Step, found: Option<&Encoded<'_>>, now: i64) -> Result<Option<Change>, Error> {
+fn change(
+    opened: &Opened,
+    step: Step,
+    found: Option<&Encoded<'_>>,
+    now: i64,
+    leaves_hole: bool,
+) -> Result<Option<Change>, Error> {
     let Opened { table, ids, .. } = opened;
     let looked_for = step.needs_present(table);
     let Step { item_key, action, condition, .. } = step;
@@ -319,7 +368,18 @@ fn change(opened: &Opened, step: Step, found: Option<&Encoded<'_>>, now: i64) ->
     {
         let expires = update.expiry(table, before);
         let expiry = not_listed(expires);
-        return Ok(Some(Change { item_key, apart, bytes: Some(after), is_new: false, entries, expires, expiry }));
+        let (bytes, is_new, sheaf) = (Some(after), false, None);
+        return Ok(Some(Change {
+            item_key,
+            apart,
+            bytes,
+            is_new,
+            entries,
+            expires,
+            expiry,
+            leaves_hole: false,
+            sheaf,
+        }));
     }
     let is_new = found.is_none() && (looked_for || condition == Condition::Fresh);
     let gone = match found {
@@ -330,7 +390,7 @@ fn change(opened: &Opened, step: Step, found: Option<&Encoded<'_>>, now: i64) ->
         Action::Check => return Ok(None),
         Action::Delete if looked_for && found.is_none() => return Ok(None),
         Action::Delete => {
-            return Ok(Some(Change::removal(item_key, apart, gone)));
+            return Ok(Some(Change::removal(item_key, apart, gone, leaves_hole)));
         }
         Action::Put(after) => after,
         Action::Update(update) => {
@@ -342,7 +402,8 @@ fn change(opened: &Opened, step: Step, found: Option<&Encoded<'_>>, now: i64) ->
     let expires = after.expiry;
     let expiry = not_listed(expires);
     let entries = Entries { gone, new: after.entries };
-    Ok(Some(Change { item_key, apart, bytes: Some(after.bytes), is_new, entries, expires, expiry }))
+    let (bytes, sheaf) = (Some(after.bytes), after.sheaf);
+    Ok(Some(Change { item_key, apart, bytes, is_new, entries, expires, expiry, leaves_hole: false, sheaf }))
 }
 
 #[cfg(test)]

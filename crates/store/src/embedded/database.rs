@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use fjall::compaction::Leveled;
 use fjall::config::{CompressionPolicy, FilterPolicy, PartitioningPolicy, PinningPolicy};
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Slice};
 
 use super::front::{Sheet, Space};
-use super::layout::{self, TableIds};
+use super::layout;
 use super::read::read_failed;
+use super::stored::alone_item;
 use super::tables::{Opened, Tables};
-use super::{plan, settle};
+use super::{plan, settle, sheaf};
 use crate::Error;
 use crate::codec;
-use crate::table::Table;
 
 /// Our own entries stand under table id 0.
 pub const SEQUENCE_KEY: &[u8] = b"\0\0sequence";
@@ -129,30 +129,47 @@ pub fn build_new_indexes(
     sheet: &Sheet,
 ) -> Result<(), Error> {
     let mut is_settled = false;
-    for Opened { table, ids, .. } in tables.all() {
+    for opened in tables.all() {
+        let table = &opened.table;
         let is_new_table = added.contains_key(table.name());
         let is_new = |index: &str| added.contains_key(&format!("{}/{index}", table.name()));
         if !is_new_table && table.indexes().iter().any(|index| is_new(&index.name)) {
             if !std::mem::replace(&mut is_settled, true) {
                 settle::into_tables(db, spaces, sheet)?;
             }
-            build_indexes(db, spaces, table, ids)?;
+            build_indexes(db, spaces, opened)?;
         }
     }
     Ok(())
 }
 
 /// Makes the entries of a table that got a new index since it was last open.
-fn build_indexes(db: &Database, spaces: &Keyspaces, table: &Table, ids: &TableIds) -> Result<(), Error> {
+fn build_indexes(db: &Database, spaces: &Keyspaces, opened: &Opened) -> Result<(), Error> {
+    let Opened { table, ids, .. } = opened;
     let write = |batch: fjall::OwnedWriteBatch| {
         batch.durability(Some(PersistMode::SyncAll)).commit().map_err(|e| Error::failed("cannot build an index", e))
     };
+    let items = spaces.items(ids.apart);
     let mut batch = db.batch();
-    for pair in spaces.items(ids.apart).prefix(ids.table.to_be_bytes()) {
+    for pair in items.prefix(ids.table.to_be_bytes()) {
         let (key, value) = pair.into_inner().map_err(read_failed)?;
-        let item = codec::decode(&value)?;
-        for entry in plan::stored(table, ids, &key, &item)?.entries {
-            batch.insert(&spaces.index, entry.key, entry.value);
+        let mut found = Vec::new();
+        if opened.is_sheaf(&key) {
+            let shared = sheaf::shared_of(&key).unwrap_or_default();
+            for (rest, item) in sheaf::items(&value)? {
+                let item_key = Slice::from([shared, &rest].concat());
+                // One that stands alone as well is met there.
+                if items.get(&item_key).map_err(read_failed)?.is_none() {
+                    found.push((item_key, item));
+                }
+            }
+        } else {
+            found.extend(alone_item(value).map(|item| (key, item)));
+        }
+        for (item_key, item) in found {
+            for entry in plan::stored(table, ids, &item_key, &codec::decode(&item)?)?.entries {
+                batch.insert(&spaces.index, entry.key, entry.value);
+            }
         }
         if batch.len() >= 10_000 {
             write(std::mem::replace(&mut batch, db.batch()))?;

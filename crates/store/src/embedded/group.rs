@@ -9,6 +9,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::front::{Op, Space};
 use super::keys;
 use super::plan::Entry;
+use super::sheaf::{self, Place, Sheaf};
 
 /// Keys in one part of a list, and bytes.
 const LIST_KEYS: usize = 1000;
@@ -35,13 +36,18 @@ pub struct Change {
     pub expires: Option<i64>,
     /// The same, if no list knows it yet.
     pub expiry: Option<i64>,
+    /// Of one that goes: whether a sheaf still has it.
+    pub leaves_hole: bool,
+    /// Of a new one: where it is among those that came with it.
+    pub sheaf: Option<Place>,
 }
 
 impl Change {
     /// Takes an item away, and the entries that lead to it.
-    pub fn removal(item_key: Slice, apart: bool, gone: Vec<Entry>) -> Self {
+    pub fn removal(item_key: Slice, apart: bool, gone: Vec<Entry>, leaves_hole: bool) -> Self {
         let entries = Entries { gone, new: Vec::new() };
-        Self { item_key, apart, bytes: None, is_new: false, entries, expires: None, expiry: None }
+        let (bytes, is_new, expires, expiry, sheaf) = (None, false, None, None, None);
+        Self { item_key, apart, bytes, is_new, entries, expires, expiry, leaves_hole, sheaf }
     }
 }
 
@@ -73,9 +79,12 @@ impl Entries {
 pub struct Group {
     items: Vec<Pending>,
     places: FxHashMap<Slice, usize>,
-    expiries: BTreeMap<i64, Vec<Slice>>,
-    /// Lists that have been dealt with.
+    sheaves: Vec<Bound>,
+    /// Index entries that lead to items of sheaves that go.
+    pub entries_gone: Vec<Slice>,
+    /// Lists that have been dealt with, and sheaves.
     pub lists_done: Vec<Slice>,
+    pub sheaves_done: Vec<Slice>,
     pub transactions: usize,
     pub bytes: usize,
 }
@@ -89,6 +98,25 @@ struct Pending {
     /// Entries on disk that lead to the item as it was before the group, and what they become.
     entries: Entries,
     expires: Option<i64>,
+    expiry: Option<i64>,
+    leaves_hole: bool,
+    sheaf: Option<Place>,
+}
+
+/// A sheaf, and what the group has of it.
+struct Bound {
+    sheaf: Sheaf,
+    is_there: Vec<bool>,
+    /// When the last of the items expires.
+    expires: i64,
+    /// Whether it is stored; else its items stand alone.
+    is_stored: bool,
+}
+
+impl Bound {
+    fn count(&self) -> usize {
+        self.is_there.iter().filter(|is_there| **is_there).count()
+    }
 }
 
 /// Entries of a group that start alike.
@@ -117,7 +145,22 @@ impl Listed {
 
 impl Group {
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty() && self.lists_done.is_empty()
+        self.items.is_empty()
+            && self.lists_done.is_empty()
+            && self.sheaves_done.is_empty()
+            && self.entries_gone.is_empty()
+    }
+
+    /// Takes in what items that come now may be stored with; gives the number of the first.
+    pub fn bring(&mut self, sheaves: Vec<Sheaf>) -> usize {
+        let first = self.sheaves.len();
+        self.sheaves.extend(sheaves.into_iter().map(|sheaf| Bound {
+            is_there: vec![false; sheaf.count],
+            sheaf,
+            expires: i64::MIN,
+            is_stored: false,
+        }));
+        first
     }
 
     /// The item as the group leaves it: `None` if the group does not touch it, `Some(None)` if it removes it.
@@ -127,25 +170,59 @@ impl Group {
     }
 
     pub fn add(&mut self, change: Change) {
-        let Change { item_key, apart, bytes, is_new, entries, expires, expiry } = change;
-        if let Some(second) = expiry {
-            self.expiries.entry(second).or_default().push(item_key.clone());
-        }
+        let Change { item_key, apart, bytes, is_new, entries, expires, expiry, leaves_hole, sheaf } = change;
         match self.places.get(&item_key).and_then(|place| self.items.get_mut(*place)) {
             Some(pending) => {
-                (pending.bytes, pending.expires) = (bytes, expires);
+                (pending.bytes, pending.expires, pending.leaves_hole) = (bytes, expires, leaves_hole);
                 pending.entries.then(entries);
+                pending.expiry = expiry.or(pending.expiry);
+                // It is no longer what came with the others.
+                pending.sheaf = None;
             }
             None => {
                 self.places.insert(item_key.clone(), self.items.len());
-                self.items.push(Pending { item_key, apart, bytes, is_new, entries, expires });
+                self.items.push(Pending {
+                    item_key,
+                    apart,
+                    bytes,
+                    is_new,
+                    entries,
+                    expires,
+                    expiry,
+                    leaves_hole,
+                    sheaf,
+                });
             }
         }
     }
 
+    /// Decides which sheaves are stored: those that have enough of their items.
+    fn bind(&mut self, listed: &mut Listed) {
+        if self.sheaves.is_empty() {
+            return;
+        }
+        for Pending { sheaf, expires, .. } in &self.items {
+            let Some(Place { sheaf, item }) = *sheaf else { continue };
+            let Some(bound) = self.sheaves.get_mut(sheaf) else { continue };
+            if let Some(is_there) = bound.is_there.get_mut(item) {
+                *is_there = true;
+            }
+            bound.expires = bound.expires.max(expires.unwrap_or(i64::MAX));
+        }
+        for bound in &mut self.sheaves {
+            let count = bound.count();
+            bound.is_stored = count >= sheaf::LEAST && listed.admit(&bound.sheaf.shared, count);
+        }
+    }
+
+    /// Whether an item is stored in its sheaf.
+    fn is_bound(&self, place: Option<Place>) -> bool {
+        place.and_then(|place| self.sheaves.get(place.sheaf)).is_some_and(|bound| bound.is_stored)
+    }
+
     /// How many writes there will be, to make room for.
     fn writes_about(&self) -> usize {
-        self.items.len() * 3 + self.expiries.len() + self.lists_done.len() + 1
+        self.items.len() * 3 + self.lists_done.len() + 1
     }
 
     /// Makes ready for other transactions; what is there is gone, its room is kept.
@@ -156,17 +233,21 @@ impl Group {
         }
         self.items.clear();
         self.places.clear();
-        self.expiries.clear();
+        self.sheaves.clear();
+        self.entries_gone.clear();
         self.lists_done.clear();
+        self.sheaves_done.clear();
         (self.transactions, self.bytes) = (0, 0);
     }
 
     /// Takes everything out, as what the commit `sequence` changes.
     pub fn take(&mut self, listed: &mut Listed, sequence: u64) -> Vec<Op> {
         let mut ops = Vec::with_capacity(self.writes_about());
-        let mut expiries = std::mem::take(&mut self.expiries);
+        let mut expiries: BTreeMap<i64, Vec<Slice>> = BTreeMap::new();
         let mut crowds: FxHashMap<Slice, Crowd> = FxHashMap::default();
-        for pending in self.items.drain(..) {
+        self.bind(listed);
+        let mut items = std::mem::take(&mut self.items);
+        for pending in items.drain(..) {
             let Entries { gone, new } = pending.entries;
             for entry in &gone {
                 // An entry in a list stays there, and leads to nothing any more.
@@ -193,8 +274,22 @@ impl Group {
                     crowds.insert(shared, Crowd { entries: vec![entry.key], expires });
                 }
             }
-            let Pending { item_key, apart, bytes, is_new, .. } = pending;
-            ops.push(Op { space: Space::items(apart), key: item_key, value: bytes, is_new });
+            let Pending { item_key, apart, bytes, is_new, expiry, leaves_hole, sheaf, .. } = pending;
+            if self.is_bound(sheaf) {
+                continue;
+            }
+            if let Some(second) = expiry {
+                expiries.entry(second).or_default().push(item_key.clone());
+            }
+            let value = bytes.or_else(|| leaves_hole.then(Slice::default));
+            ops.push(Op { space: Space::items(apart), key: item_key, value, is_new });
+        }
+        // Its room is kept.
+        self.items = items;
+        for (number, bound) in (0..).zip(self.sheaves.drain(..)).filter(|(_, bound)| bound.is_stored) {
+            let key = sheaf::key(&bound.sheaf.shared, sequence, number);
+            expiries.entry(bound.expires).or_default().push(key.clone());
+            ops.push(Op { space: Space::Apart, key, value: Some(bound.sheaf.value(&bound.is_there)), is_new: true });
         }
         for (shared, crowd) in crowds {
             write_crowd(&mut ops, listed, &mut expiries, sequence, &shared, crowd);
@@ -204,9 +299,9 @@ impl Group {
                 ops.push(new_list(keys::expiry_list(second, sequence, part).into(), list));
             }
         }
-        for list in self.lists_done.drain(..) {
-            ops.push(Op { space: Space::Index, key: list, value: None, is_new: false });
-        }
+        let gone = |space| move |key| Op { space, key, value: None, is_new: false };
+        ops.extend(self.entries_gone.drain(..).chain(self.lists_done.drain(..)).map(gone(Space::Index)));
+        ops.extend(self.sheaves_done.drain(..).map(gone(Space::Apart)));
         ops
     }
 }
@@ -277,7 +372,8 @@ mod tests {
     fn change(bytes: Option<&str>, gone: &[&str], new: &[&str]) -> Change {
         let entries = Entries { gone: entries(gone), new: entries(new) };
         let (item_key, bytes) = (Slice::from("item"), bytes.map(Slice::from));
-        Change { item_key, apart: false, bytes, is_new: false, entries, expires: None, expiry: None }
+        let (expires, expiry, sheaf) = (None, None, None);
+        Change { item_key, apart: false, bytes, is_new: false, entries, expires, expiry, leaves_hole: false, sheaf }
     }
 
     /// What a group of these changes does to the index: `+` writes an entry, `-` removes it.

@@ -1,47 +1,50 @@
-//! The entries of an index in their order, whether they stand alone or in lists.
+//! The entries of an index in their order, whether they stand alone or in lists; and the items of a table, whether they stand
+//! alone or in sheaves.
 //!
-//! A list's key sorts right before the entries that start as its own do. So the lists of one start are read together,
-//! sorted, and merged with the entries that stand alone.
+//! What holds a crowd of entries that start alike stands right before them, if it is a list, or right behind them, if it is a
+//! sheaf. So the crowds of one start are read together, sorted, and merged with the entries that stand alone.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use fjall::Slice;
 
 use super::front::Space;
-use super::keys;
+use super::stored::items_of;
 use super::view::{Merged, View};
+use super::{keys, sheaf};
 use crate::Error;
 use crate::table::KeyKind;
 
-/// An index entry.
+/// An entry.
 pub struct Found {
     pub entry: Vec<u8>,
     /// Whether it comes from a list; then its item may have gone since.
     pub in_list: bool,
-    /// The item, if it stands beside its entry.
+    /// The item, if it stands beside its entry, or is it.
     pub whole: Option<Slice>,
 }
 
 pub struct Entries<'a> {
     view: &'a View<'a>,
+    space: Space,
     low: Vec<u8>,
     high: Vec<u8>,
     descending: bool,
-    /// The type of the partition key and the bytes of the sort key that a list's entries share, if there are lists.
-    lists: Option<(KeyKind, usize)>,
+    /// The type of the partition key and the bytes of the sort key that a crowd shares, if there are crowds.
+    crowds: Option<(KeyKind, usize)>,
     stream: Merged<'a>,
     /// The next entry that stands alone.
     alone: Option<(Vec<u8>, Slice)>,
-    /// Entries from lists that were read and not given yet.
-    listed: BTreeSet<Vec<u8>>,
-    /// Whose lists were read last.
+    /// Entries of crowds that were read and not given yet; of items, what they are.
+    crowded: BTreeMap<Vec<u8>, Slice>,
+    /// Whose crowds were read last.
     shared: Vec<u8>,
-    /// Whose lists come next, once those that were read are given.
+    /// Whose crowds come next, once those that were read are given.
     ahead: Option<Vec<u8>>,
 }
 
 impl<'a> Entries<'a> {
-    /// The entries from `low` up to and without `high`.
+    /// The entries of an index from `low` up to and without `high`.
     pub fn new(
         view: &'a View<'a>,
         low: Vec<u8>,
@@ -52,63 +55,115 @@ impl<'a> Entries<'a> {
         // A list that holds the lowest entries may itself stand below them.
         let first = lists.and_then(|(kind, bytes)| low.get(..keys::start_len(&low, kind, bytes)?)).unwrap_or(&low);
         let stream = view.range(Space::Index, first.to_vec(), high.clone(), descending);
-        let (alone, listed, shared) = (None, BTreeSet::new(), Vec::new());
-        Self { view, low, high, descending, lists, stream, alone, listed, shared, ahead: None }
+        Self::over(view, Space::Index, (low, high), descending, lists, stream)
+    }
+
+    /// The items of a table that has sheaves, in the same way.
+    pub fn of_sheaves(
+        view: &'a View<'a>,
+        low: Vec<u8>,
+        high: Vec<u8>,
+        descending: bool,
+        (kind, bytes): (KeyKind, usize),
+    ) -> Self {
+        // A sheaf that holds the highest items stands above them.
+        let shared = keys::start_len(&high, kind, bytes).and_then(|len| high.get(..len));
+        let last = shared.map_or_else(|| high.clone(), |shared| keys::after_prefix(sheaf::sheaves_of(shared)));
+        let stream = view.range(Space::Apart, low.clone(), last.max(high.clone()), descending);
+        Self::over(view, Space::Apart, (low, high), descending, Some((kind, bytes)), stream)
+    }
+
+    fn over(
+        view: &'a View<'a>,
+        space: Space,
+        (low, high): (Vec<u8>, Vec<u8>),
+        descending: bool,
+        crowds: Option<(KeyKind, usize)>,
+        stream: Merged<'a>,
+    ) -> Self {
+        let (alone, crowded, shared, ahead) = (None, BTreeMap::new(), Vec::new(), None);
+        Self { view, space, low, high, descending, crowds, stream, alone, crowded, shared, ahead }
     }
 
     fn found(&mut self) -> Result<Option<Found>, Error> {
+        loop {
+            self.look_ahead()?;
+            let first = if self.descending { self.crowded.last_key_value() } else { self.crowded.first_key_value() };
+            let is_next = |entry: &Vec<u8>, (alone, _): &(Vec<u8>, Slice)| {
+                if self.descending { entry > alone } else { entry < alone }
+            };
+            if first.is_some_and(|(entry, _)| self.alone.as_ref().is_none_or(|alone| is_next(entry, alone))) {
+                let found = if self.descending { self.crowded.pop_last() } else { self.crowded.pop_first() };
+                return Ok(found.map(|(entry, item)| Found { entry, in_list: true, whole: beside(item) }));
+            }
+            let Some((entry, whole)) = self.alone.take() else { return Ok(None) };
+            // An item that was written again may stand in both places.
+            self.crowded.remove(&entry);
+            let is_hole = self.space == Space::Apart && whole.is_empty();
+            if !is_hole {
+                return Ok(Some(Found { entry, in_list: false, whole: beside(whole) }));
+            }
+        }
+    }
+
+    /// Reads up to the next entry that stands alone, and the crowds on the way to it.
+    fn look_ahead(&mut self) -> Result<(), Error> {
+        // Lists stand below their entries and are met first going up, sheaves going down; else they must be looked for.
+        let are_met_first = self.descending == (self.space == Space::Apart);
         while self.alone.is_none() {
-            // No further than one start ahead: there may be nothing but lists.
-            if let Some(shared) = self.ahead.take_if(|_| self.listed.is_empty()) {
-                self.read_lists(shared)?;
+            // No further than one start ahead: there may be nothing but crowds.
+            if let Some(shared) = self.ahead.take_if(|_| self.crowded.is_empty()) {
+                self.read_crowds(shared)?;
             }
             if self.ahead.is_some() {
                 break;
             }
             let Some(pair) = self.stream.next() else { break };
             let (key, value) = pair?;
-            if !value.is_empty() && self.lists.is_some() {
+            if self.is_crowd(&key, &value) {
+                // Both kinds of keys end with as many bytes of their own.
                 let shared = keys::shared_of_list(&key).filter(|shared| *shared != self.shared);
                 self.ahead = shared.map(<[u8]>::to_vec);
                 continue;
             }
-            // Lists stand below their entries: going up they are met first, going down they must be looked for.
-            if let (Some((kind, bytes)), true) = (self.lists, self.descending) {
+            if let (Some((kind, bytes)), false) = (self.crowds, are_met_first) {
                 let shared = keys::start_len(&key, kind, bytes).and_then(|len| key.get(..len));
                 if let Some(shared) = shared.filter(|shared| *shared != self.shared) {
-                    self.read_lists(shared.to_vec())?;
+                    self.read_crowds(shared.to_vec())?;
                 }
             }
             self.alone = (*key >= *self.low && *key < *self.high).then(|| (key.to_vec(), value));
         }
-        let listed = if self.descending { self.listed.last() } else { self.listed.first() };
-        let is_next = |listed: &Vec<u8>, (alone, _): &(Vec<u8>, Slice)| {
-            if self.descending { listed > alone } else { listed < alone }
-        };
-        if listed.is_some_and(|listed| self.alone.as_ref().is_none_or(|alone| is_next(listed, alone))) {
-            let entry = if self.descending { self.listed.pop_last() } else { self.listed.pop_first() };
-            return Ok(entry.map(|entry| Found { entry, in_list: true, whole: None }));
-        }
-        let Some((entry, whole)) = self.alone.take() else { return Ok(None) };
-        // An item that was written again may stand in both places.
-        self.listed.remove(&entry);
-        Ok(Some(Found { entry, in_list: false, whole: (!whole.is_empty()).then_some(whole) }))
+        Ok(())
     }
 
-    /// Takes in the entries of all lists that share a start.
-    fn read_lists(&mut self, shared: Vec<u8>) -> Result<(), Error> {
-        for pair in self.view.prefix(Space::Index, &keys::lists_of(&shared)) {
-            let (_, list) = pair?;
-            for rest in keys::keys_of_list(&list) {
-                let entry = [&shared, rest].concat();
-                if entry >= self.low && entry < self.high {
-                    self.listed.insert(entry);
-                }
+    fn is_crowd(&self, key: &[u8], value: &[u8]) -> bool {
+        self.crowds.is_some() && if self.space == Space::Apart { sheaf::is_key(key) } else { !value.is_empty() }
+    }
+
+    /// Takes in the entries of all crowds that share a start.
+    fn read_crowds(&mut self, shared: Vec<u8>) -> Result<(), Error> {
+        let mut take_in = |rest: &[u8], item: Slice| {
+            let entry = [&shared, rest].concat();
+            if entry >= self.low && entry < self.high {
+                self.crowded.insert(entry, item);
+            }
+        };
+        if self.space == Space::Apart {
+            items_of(self.view, &shared)?.into_iter().for_each(|(rest, item)| take_in(&rest, item));
+        } else {
+            for pair in self.view.prefix(self.space, &keys::lists_of(&shared)) {
+                keys::keys_of_list(&pair?.1).for_each(|rest| take_in(rest, Slice::default()));
             }
         }
         self.shared = shared;
         Ok(())
     }
+}
+
+/// What stands beside an entry, if anything does.
+fn beside(whole: Slice) -> Option<Slice> {
+    (!whole.is_empty()).then_some(whole)
 }
 
 impl Iterator for Entries<'_> {

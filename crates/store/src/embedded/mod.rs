@@ -24,7 +24,9 @@ mod plan;
 mod read;
 mod scratch;
 mod settle;
+mod sheaf;
 mod space;
+mod stored;
 mod sweep;
 mod tables;
 mod versions;
@@ -36,7 +38,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fjall::{Database, Slice};
+use fjall::Database;
 use tidings_core::time::Clock;
 use tokio::sync::{mpsc, oneshot};
 
@@ -55,6 +57,7 @@ use database::{Keyspaces, build_new_indexes, open_database, read_ids, read_seque
 use front::{Front, Space};
 use orphans::SecondNames;
 use read::{Reader, read_failed};
+use stored::StoredItems;
 use tables::Tables;
 use view::View;
 
@@ -190,6 +193,7 @@ impl Embedded {
         // What was found in the log has its place in the tables.
         settler.settle(shared.front_mut().close(log.segment(), sequence));
         let committer = Committer {
+            db: db.clone(),
             spaces: spaces.clone(),
             shared: Arc::clone(&shared),
             requests: receiver,
@@ -241,14 +245,8 @@ impl Embedded {
         Ok(self.db.disk_space().map_err(read_failed)? + log::disk_bytes(&self.database))
     }
 
-    /// What stands under a key.
-    fn stored(&self, space: Space, key: &Slice) -> Result<Option<Slice>, Error> {
-        let found = self.shared.front().get(space, key);
-        match found {
-            Some(found) => Ok(found),
-            // What leaves the front is in the tables by then.
-            None => self.spaces.of(space).get(key).map_err(read_failed),
-        }
+    fn stored(&self) -> StoredItems<'_> {
+        StoredItems { db: &self.db, spaces: &self.spaces, shared: &self.shared }
     }
 
     async fn submit<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Error> {
@@ -264,22 +262,22 @@ impl Embedded {
 impl Store for Embedded {
     async fn get(&self, table: &Table, key: &Key) -> Result<Option<Item>, Error> {
         table.check_key(key)?;
-        let ids = self.shared.tables.ids(table)?;
-        let bytes = self.stored(Space::items(ids.apart), &keys::item(ids.table, key))?;
+        let opened = self.shared.tables.opened(table)?;
+        let bytes = self.stored().item(opened, &keys::item(opened.ids.table, key))?;
         let item = bytes.map(|bytes| codec::decode(&bytes)).transpose()?;
         let now = self.shared.clock.now().as_second();
         Ok(item.filter(|item| !table.is_expired(item, now)))
     }
 
     async fn query(&self, table: &Table, query: &Query) -> Result<Page, Error> {
-        let ids = self.shared.tables.ids(table)?;
+        let opened = self.shared.tables.opened(table)?;
         let now = self.shared.clock.now().as_second();
         let mut stretch = Query { limit: query.limit.min(STRETCH), ..query.clone() };
         let (mut page, mut bytes) = (Page::default(), 0);
         loop {
             let front = self.shared.front();
             let view = View::new(&front, &self.db, &self.spaces);
-            let found = Reader { view: &view, now, bytes }.query(table, ids, &stretch)?;
+            let found = Reader { view: &view, now, bytes }.query(opened, &stretch)?;
             drop(view);
             drop(front);
             let left = query.limit.saturating_sub(page.items.len() + found.items.len());
@@ -309,7 +307,7 @@ impl Store for Embedded {
     ) -> Vec<Result<(), Error>> {
         let (mut plans, mut answers) = plan::plan_each(&self.shared.tables, transactions);
         // Most requests bring one event, and one answer needs no list.
-        let decided = if let Some(plan) = plans.pop_if(|_| answers.len() == 1) {
+        let decided = if let Some(plan) = plans.all.pop_if(|_| answers.len() == 1) {
             self.submit(|reply| Request::Transact(plan, reply)).await.map(|decided| vec![decided])
         } else {
             self.submit(|reply| Request::Each(plans, reply)).await

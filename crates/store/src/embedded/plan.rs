@@ -11,6 +11,7 @@ use super::group::Entries;
 use super::keys::{self, Changed, OwnKey, Parts};
 use super::layout::TableIds;
 use super::scratch::{Shelf, built};
+use super::sheaf::{self, Sheaf};
 use super::tables::{Opened, Tables};
 use crate::Error;
 use crate::codec::{self, Encoded};
@@ -84,6 +85,15 @@ pub struct Stored {
     pub bytes: Slice,
     pub entries: Vec<Entry>,
     pub expiry: Option<i64>,
+    /// Its place among those that came with it, if it may be stored with them.
+    pub sheaf: Option<sheaf::Place>,
+}
+
+/// What is to be carried out of transactions that came together.
+#[derive(Default)]
+pub struct Plans {
+    pub all: Vec<Plan>,
+    pub sheaves: Vec<Sheaf>,
 }
 
 /// An index entry that leads to an item.
@@ -110,7 +120,7 @@ pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
 pub fn plan_each(
     tables: &Tables,
     transactions: &mut dyn Iterator<Item = Vec<Write>>,
-) -> (Vec<Plan>, Vec<Result<(), Error>>) {
+) -> (Plans, Vec<Result<(), Error>>) {
     let mut shelves = Shelves::new();
     let (least, most) = transactions.size_hint();
     let room = most.unwrap_or(least);
@@ -125,7 +135,9 @@ pub fn plan_each(
     }
     fill_all(plans.get_mut(filled..).unwrap_or_default(), &mut shelves);
     refuse_twice(tables, &mut plans, &mut answers);
-    (plans, answers)
+    let mut sheaves = Vec::new();
+    sheaf::bind(tables, &mut plans, &mut sheaves);
+    (Plans { all: plans, sheaves }, answers)
 }
 
 fn fill_all(plans: &mut [Plan], shelves: &mut Shelves) {
@@ -310,7 +322,7 @@ fn put_rest(shelves: &mut Shelves, table: &Table, ids: &TableIds, key: &[u8], it
         codec::encode_into(out, item);
         Some(())
     });
-    Ok(Stored { bytes: Slice::default(), entries, expiry: table.expiry_of(item) })
+    Ok(Stored { bytes: Slice::default(), entries, expiry: table.expiry_of(item), sheaf: None })
 }
 
 /// The bytes and entries of an item.

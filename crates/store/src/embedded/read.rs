@@ -7,6 +7,8 @@ use super::keys;
 use super::layout::TableIds;
 use super::lists::{Entries, Found};
 use super::plan::{list_bytes, same_sort};
+use super::stored::SeenItems;
+use super::tables::Opened;
 use super::view::View;
 use crate::codec;
 use crate::item::Item;
@@ -22,7 +24,8 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub fn query(&self, table: &Table, ids: &TableIds, query: &Query) -> Result<Page, Error> {
+    pub fn query(&self, opened: &Opened, query: &Query) -> Result<Page, Error> {
+        let Opened { table, ids, .. } = opened;
         let index = query.check(table)?;
         let id = match index {
             Some(index) => index_id(table, ids, index)?,
@@ -41,15 +44,20 @@ impl Reader<'_> {
         if low >= high {
             return Ok(Page::default());
         }
-        let items = Space::items(ids.apart);
         let Some(index) = index else {
-            let found = self.view.range(items, low, high, query.descending);
-            return self.pages(table, None, query, found, |pair| codec::decode(&pair?.1).map(Some));
+            let Some(start) = opened.sheaf_start() else {
+                let found = self.view.range(Space::items(ids.apart), low, high, query.descending);
+                return self.pages(table, None, query, found, |pair| codec::decode(&pair?.1).map(Some));
+            };
+            let found = Entries::of_sheaves(self.view, low, high, query.descending, start);
+            let read = |found: Result<Found, Error>| found?.whole.map(|bytes| codec::decode(&bytes)).transpose();
+            return self.pages(table, None, query, found, read);
         };
         let kinds: Vec<_> =
             [Some(&index.partition), index.sort.as_ref()].into_iter().flatten().map(|part| part.1).collect();
         let same_sort = same_sort(table, index);
         let lists = list_bytes(table, index).map(|bytes| (index.partition.1, bytes));
+        let items = SeenItems::new(self.view, opened);
         let entries = Entries::new(self.view, low, high, query.descending, lists);
         self.pages(table, Some(index), query, entries, |found| {
             let Found { entry, in_list, whole } = found?;
@@ -59,8 +67,7 @@ impl Reader<'_> {
             let item_key = keys::item_of_index_entry(ids.table, &entry, &kinds, same_sort)
                 .ok_or_else(|| Error::Corrupt(format!("an entry of index {} cannot be read", index.name)))?;
             let item_key = Slice::from(item_key);
-            let item = self.view.get(items, &item_key)?;
-            let item = item.map(|bytes| codec::decode(&bytes)).transpose()?;
+            let item = items.item(&item_key)?.map(|bytes| codec::decode(&bytes)).transpose()?;
             match item {
                 Some(item) if !in_list => Ok(Some(item)),
                 // An entry stays in its list when its item goes or gets another place.

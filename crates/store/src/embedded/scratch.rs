@@ -8,20 +8,20 @@ use fjall::Slice;
 /// Bytes of a buffer that a thread keeps at the most; what one large item needed is given back.
 const KEPT_BYTES: usize = 256 * 1024;
 /// Buffers that it keeps: as many as are in use at the same time.
-const KEPT: usize = 3;
+const KEPT: usize = 4;
 
 thread_local! {
     static SCRATCH: Cell<Vec<Scratch>> = const { Cell::new(Vec::new()) };
 }
 
 #[derive(Default)]
-struct Scratch {
-    bytes: Vec<u8>,
+pub struct Scratch {
+    pub bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Scratch {
-    fn take() -> Self {
+    pub fn take() -> Self {
         let mut kept = SCRATCH.take();
         let mut scratch = kept.pop().unwrap_or_default();
         SCRATCH.set(kept);
@@ -30,7 +30,7 @@ impl Scratch {
         scratch
     }
 
-    fn keep(self) {
+    pub fn keep(self) {
         let mut kept = SCRATCH.take();
         if self.bytes.capacity() <= KEPT_BYTES && kept.len() < KEPT {
             kept.push(self);

@@ -6,7 +6,7 @@ use super::commit::Request;
 use super::front::Space;
 use super::tables::Opened;
 use super::view::View;
-use super::{Embedded, codec, keys};
+use super::{Embedded, codec, keys, sheaf};
 use crate::{Error, Item, Table};
 
 /// Items handled in one transaction of the committer, about: lists are taken whole.
@@ -52,16 +52,30 @@ impl Embedded {
         let now = self.shared.clock.now().as_second();
         let mut items = Vec::new();
         for key in due.iter().flat_map(|(_, list)| keys::keys_of_list(list)) {
-            let Some(Opened { table, ids, .. }) = self.shared.tables.of_item_key(key) else { continue };
+            let Some(opened) = self.shared.tables.of_item_key(key) else { continue };
+            let table = &opened.table;
             if !archive.wants(table) {
                 continue;
             }
-            let bytes = self.stored(Space::items(ids.apart), &Slice::from(key))?;
-            let item = bytes.map(|bytes| codec::decode(&bytes)).transpose()?;
-            // Nothing brings an expired item back but a write that gives it another expiry.
-            items.extend(item.filter(|item| table.is_expired(item, now)).map(|item| (table, item)));
+            for item_key in self.item_keys(opened, key)? {
+                let bytes = self.stored().item(opened, &item_key)?;
+                let item = bytes.map(|bytes| codec::decode(&bytes)).transpose()?;
+                // Nothing brings an expired item back but a write that gives it another expiry.
+                items.extend(item.filter(|item| table.is_expired(item, now)).map(|item| (table, item)));
+            }
         }
         if items.is_empty() { Ok(()) } else { archive.keep(&items) }
+    }
+
+    /// The keys of the items that a key in an expiry list stands for: its own, or those of a sheaf.
+    fn item_keys(&self, opened: &Opened, key: &[u8]) -> Result<Vec<Slice>, Error> {
+        if !opened.is_sheaf(key) {
+            return Ok(vec![key.into()]);
+        }
+        let sheaf = self.stored().entry(Space::Apart, &key.into())?;
+        let items = sheaf.map(|sheaf| sheaf::items(&sheaf)).transpose()?.unwrap_or_default();
+        let shared = sheaf::shared_of(key).unwrap_or_default();
+        Ok(items.iter().map(|(rest, _)| [shared, rest].concat().into()).collect())
     }
 
     /// The oldest lists that are due, with at least `items` items together if there are so many.
@@ -76,9 +90,14 @@ impl Embedded {
                 break;
             }
             let (key, list) = pair?;
-            count += keys::keys_of_list(&list).count();
+            count += keys::keys_of_list(&list).map(items_about).sum::<usize>();
             due.push((key, list));
         }
         Ok(due)
     }
+}
+
+/// How many items a key in an expiry list stands for, about.
+fn items_about(key: &[u8]) -> usize {
+    if sheaf::is_key(key) { 100 } else { 1 }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::absent::Absent;
 use super::front::{Sheet, Space};
 use super::layout::TableIds;
+use super::{keys, sheaf};
 use crate::Error;
-use crate::table::Table;
+use crate::table::{KeyKind, Table};
 
 /// A table that is open.
 pub struct Opened {
@@ -15,6 +16,27 @@ pub struct Opened {
     pub ids: TableIds,
     /// What is certainly not in it, if that is kept.
     pub absent: Option<Arc<Absent>>,
+}
+
+impl Opened {
+    /// The type of the partition key and the bytes of the sort key that the items of a sheaf share, if the table has sheaves.
+    pub fn sheaf_start(&self) -> Option<(KeyKind, usize)> {
+        let is_text = self.table.sort_attribute().is_some_and(|(_, kind)| *kind == KeyKind::S);
+        // A sheaf goes when its items expire; and whose keys are noted, they are noted one by one.
+        let may_have = self.ids.apart && is_text && self.table.ttl_attribute().is_some() && self.absent.is_none();
+        self.table.list_bytes().filter(|_| may_have).map(|bytes| (self.table.partition_attribute().1, bytes))
+    }
+
+    /// Whether an entry among the items is a sheaf of them.
+    pub fn is_sheaf(&self, key: &[u8]) -> bool {
+        self.sheaf_start().is_some() && sheaf::is_key(key)
+    }
+
+    /// What the keys of all items start with that may be in a sheaf with the item of this key.
+    pub fn sheaf_start_of<'a>(&self, item_key: &'a [u8]) -> Option<&'a [u8]> {
+        let (partition, bytes) = self.sheaf_start()?;
+        keys::shared_len(item_key, partition, bytes).and_then(|len| item_key.get(..len))
+    }
 }
 
 /// All of them. Whatever goes from thread to thread names one by its place: a count of who uses it, which they would all
@@ -65,8 +87,8 @@ impl Tables {
         self.all.get(place).ok_or_else(|| Error::Invalid(format!("there is no table at place {place}")))
     }
 
-    pub fn ids(&self, table: &Table) -> Result<&TableIds, Error> {
-        self.place(table).and_then(|place| self.at(place)).map(|opened| &opened.ids)
+    pub fn opened(&self, table: &Table) -> Result<&Opened, Error> {
+        self.place(table).and_then(|place| self.at(place))
     }
 
     /// The table whose item has this key.

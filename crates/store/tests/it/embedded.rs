@@ -103,7 +103,7 @@ async fn a_newer_format_is_refused_and_damage_is_named() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::new(start())));
     drop(open(&options(&dir), &[notes()], &clock).unwrap());
     let format = dir.path().join("data/FORMAT");
-    for (text, expected) in [("4", "newer tidings"), ("zero", "no format"), ("0", "no format")] {
+    for (text, expected) in [("5", "newer tidings"), ("zero", "no format"), ("0", "no format")] {
         std::fs::write(&format, text).unwrap();
         let error = open(&options(&dir), &[notes()], &clock).err().unwrap().to_string();
         assert!(error.contains(expected), "{error}");
@@ -111,7 +111,7 @@ async fn a_newer_format_is_refused_and_damage_is_named() {
     // The format before is read, and is ours from then on.
     std::fs::write(&format, "1").unwrap();
     drop(open(&options(&dir), &[notes()], &clock).unwrap());
-    assert_eq!(std::fs::read_to_string(&format).unwrap().trim(), "3");
+    assert_eq!(std::fs::read_to_string(&format).unwrap().trim(), "4");
     std::fs::remove_file(&format).unwrap();
     assert!(open(&options(&dir), &[notes()], &clock).is_err());
 }
@@ -256,8 +256,8 @@ async fn a_table_from_before_lists_and_places_apart_goes_on() {
     let mut file = Vec::new();
     store.backup(&mut file).unwrap();
     // As a backup of that format says of itself.
-    let at_version = file.iter().position(|byte| *byte == b'2').unwrap();
-    assert_eq!(&file[..=at_version], b"tidings backup 2");
+    let at_version = file.iter().position(|byte| *byte == b'3').unwrap();
+    assert_eq!(&file[..=at_version], b"tidings backup 3");
 }
 
 // However many come with one time, a query reads a bounded number of them.

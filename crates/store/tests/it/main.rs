@@ -8,4 +8,5 @@ mod faults;
 mod log;
 mod memory;
 mod model;
+mod sheaves;
 mod support;

@@ -20,6 +20,8 @@ use crate::support::clock;
 #[derive(Debug, Clone)]
 pub enum Op {
     Transact(Vec<Write>),
+    /// Transactions that come together.
+    Each(Vec<Vec<Write>>),
     Get(Table, Key),
     /// The first page of a query.
     Page(Table, Query),
@@ -58,6 +60,12 @@ pub async fn check_same(a: &dyn Store, b: &dyn Store, clock: &ManualClock, ops: 
             Op::Transact(writes) => {
                 let (left, right) = (a.transact(writes.clone()).await, b.transact(writes.clone()).await);
                 same(&Outcome::of(left), &Outcome::of(right)).map_err(differs)?;
+            }
+            Op::Each(transactions) => {
+                let (left, right) =
+                    (a.transact_each(transactions.clone()).await, b.transact_each(transactions.clone()).await);
+                let outcomes = |all: Vec<Result<(), Error>>| all.into_iter().map(Outcome::of).collect::<Vec<_>>();
+                same(&outcomes(left), &outcomes(right)).map_err(differs)?;
             }
             Op::Get(table, key) => {
                 let (left, right) = (a.get(table, key).await, b.get(table, key).await);
@@ -193,6 +201,7 @@ fn the_operations_are_of_every_kind() {
             for op in ops {
                 match op {
                     Op::Transact(transaction) => writes.push(store.transact(transaction).await),
+                    Op::Each(transactions) => writes.extend(store.transact_each(transactions).await),
                     Op::Page(table, query) | Op::Pages(table, query) => {
                         found += store.query(&table, &query).await.map_or(0, |page| page.items.len());
                     }

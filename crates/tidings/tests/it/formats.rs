@@ -1,6 +1,7 @@
 //! What an older Tidings wrote. `golden/format-1` was made by the last program of store format 1: a data directory after
 //! a stop in order, a backup of the same, and the token that opens it. `golden/format-2` is the same directory as the last
-//! program of format 2 left it: it opened it, took five events more, and was killed.
+//! program of format 2 left it: it opened it, took five events more, and was killed. `golden/format-3` is the same from the
+//! beginning by the last program of format 3, with events apart from other items: stopped, started, and killed after five more.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,9 +18,13 @@ fn golden(name: &str) -> PathBuf {
 
 /// A server over what `fill` puts into its data directory.
 async fn over(fill: impl FnOnce(&Path)) -> TestServer {
+    over_with("format-1/token", fill).await
+}
+
+async fn over_with(token: &str, fill: impl FnOnce(&Path)) -> TestServer {
     TestServer::start_with(|config| {
         fill(&config.data_dir);
-        std::fs::copy(golden("format-1/token"), config.data_dir.join("admin.token")).unwrap();
+        std::fs::copy(golden(token), config.data_dir.join("admin.token")).unwrap();
     })
     .await
 }
@@ -76,7 +81,7 @@ async fn holds_everything(server: &TestServer) {
 
 async fn goes_on(server: TestServer) {
     holds_everything(&server).await;
-    assert_eq!(std::fs::read_to_string(server.data_dir().join("FORMAT")).unwrap(), "3\n");
+    assert_eq!(std::fs::read_to_string(server.data_dir().join("FORMAT")).unwrap(), "4\n");
     let client = server.client();
     // It is a duplicate, and what is new is stored beside it, found by the old rule, and there after a restart.
     let again = json!({ "eventId": "old-1", "eventType": "old.kind", "source": "format-1" });
@@ -111,6 +116,13 @@ async fn a_data_directory_of_format_1_is_opened_and_goes_on() {
 async fn a_data_directory_of_format_2_is_opened_and_goes_on() {
     let server = over(|data| unpacked(2, data)).await;
     assert_eq!(sorted(&server.client(), "type=two").await, expected("two", 5), "what was in the journal");
+    goes_on(server).await;
+}
+
+#[tokio::test]
+async fn a_data_directory_of_format_3_is_opened_and_goes_on() {
+    let server = over_with("format-3/token", |data| unpacked(3, data)).await;
+    assert_eq!(sorted(&server.client(), "type=three").await, expected("three", 5), "what was in the log");
     goes_on(server).await;
 }
 

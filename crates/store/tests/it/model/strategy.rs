@@ -15,6 +15,9 @@ use crate::support::clock;
 
 const PARTITIONS: &[&str] = &["a", "ab", "a\u{0}"];
 const SORTS: &[&str] = &["a", "a#", "a\u{0}", "ab", "b", "é"];
+/// Keys that items of crowds have, too.
+const TEXT_SORTS: &[&str] =
+    &["a", "a#", "a\u{0}", "ab", "b", "é", "a0-0", "a0-2", "a1-1", "a2-0", "é0-1", "é1-3", "é2-2"];
 const NUMBERS: &[&str] = &["-10", "-1.5", "-1e-7", "0", "0.5", "3", "20", "1e20"];
 const BYTES: &[&[u8]] = &[&[0], &[0, 0xFF], &[1], &[0xFF], &[0xFF, 0]];
 const ATTRIBUTES: &[&str] = &["group", "rank", "owner", "title", "code", "expires", "n", "s", "list"];
@@ -34,7 +37,33 @@ pub fn ops() -> impl Strategy<Value = Vec<Op>> {
     ];
     // Something to find and to run into, before anything else.
     let first = vec(vec(put(&tables.text), 1..4).prop_map(|puts| Op::Transact(each_item_once(puts))), 0..12);
-    (first, vec(op, 1..40)).prop_map(|(first, rest)| first.into_iter().chain(rest).collect())
+    (crowds(&tables.text), first, vec(op, 1..40))
+        .prop_map(|(crowds, first, rest)| crowds.into_iter().chain(first).chain(rest).collect())
+}
+
+/// New items that come together, some of which are refused. No two have the same key.
+fn crowds(table: &Table) -> impl Strategy<Value = Vec<Op>> + use<> {
+    let table = table.clone();
+    let item = (vec(attribute(), 0..8), option::weighted(0.9, 1..40i64), option::weighted(0.1, Just(())));
+    let crowd = (select(PARTITIONS), select(["a", "é"].as_slice()), vec(item, 1..12));
+    let start = clock().now().as_second();
+    vec(crowd, 0..4).prop_map(move |crowds| {
+        let mut ops = Vec::new();
+        for (number, (partition, letter, items)) in crowds.into_iter().enumerate() {
+            let put =
+                |(place, (attributes, expires, refused)): (usize, (Vec<(Name, Value)>, Option<i64>, Option<()>))| {
+                    let key = Key::with_sort(partition, format!("{letter}{number}-{place}"));
+                    let item =
+                        attributes.into_iter().fold(table.key_item(&key), |item, (name, value)| item.with(name, value));
+                    let item = item.with_some("expires", expires.map(|second| start + second));
+                    let refused =
+                        refused.map(|()| Write::check(&table, Key::with_sort("a", "none"), Condition::Exists));
+                    refused.into_iter().chain([Write::put(&table, item).when(Condition::Fresh)]).collect()
+                };
+            ops.push(Op::Each(items.into_iter().enumerate().map(put).collect()));
+        }
+        ops
+    })
 }
 
 /// Queries that together see all there is, by table and by index.
@@ -103,7 +132,7 @@ fn key_value(kind: Kind, texts: &'static [&'static str]) -> BoxedStrategy<KeyVal
 fn key(table: &Table) -> BoxedStrategy<Key> {
     let partition = key_value(partition_kind(table, None), PARTITIONS);
     match sort_kind(table, None) {
-        Some(kind) => (partition, key_value(kind, SORTS)).prop_map(|(p, s)| Key::with_sort(p, s)).boxed(),
+        Some(kind) => (partition, key_value(kind, TEXT_SORTS)).prop_map(|(p, s)| Key::with_sort(p, s)).boxed(),
         None => partition.prop_map(Key::new).boxed(),
     }
 }
@@ -236,7 +265,7 @@ fn cursor() -> impl Strategy<Value = Item> {
 }
 
 fn range(kind: Kind) -> impl Strategy<Value = Range> {
-    let bound = move || key_value(kind, SORTS);
+    let bound = move || key_value(kind, TEXT_SORTS);
     prop_oneof![
         8 => Just(Range::All),
         1 => bound().prop_map(Range::Equal),
