@@ -13,8 +13,9 @@ use std::time::Duration;
 use fjall::{Database, Slice};
 use tokio::sync::{mpsc, oneshot};
 
+use super::crowds::Listed;
 use super::front::{Space, sequence_op};
-use super::group::{Change, Entries, Group, Listed};
+use super::group::{Change, Entries, Group};
 use super::log::Log;
 use super::plan::{self, Action, Plan, Plans, Step};
 use super::settle::{Settler, WAITING};
@@ -175,12 +176,12 @@ impl Committer {
     fn decide(&self, request: Request, group: &mut Group, answers: &mut Vec<Answer>) {
         match request {
             Request::Transact(plan, reply) => {
-                let decided = self.transact(plan, 0, group);
+                let decided = self.transact(plan, 0, self.shared.clock.now().as_second(), group);
                 answers.push(Answer::One(reply, decided));
             }
             Request::Each(plans, reply) => {
-                let first = group.bring(plans.sheaves);
-                let decided: Vec<_> = plans.all.into_iter().map(|plan| self.transact(plan, first, group)).collect();
+                let (first, now) = (group.bring(plans.sheaves), self.shared.clock.now().as_second());
+                let decided = plans.all.into_iter().map(|plan| self.transact(plan, first, now, group)).collect();
                 answers.push(Answer::Each(reply, decided));
             }
             Request::Quiet => {}
@@ -192,8 +193,7 @@ impl Committer {
     }
 
     /// `sheaf` is the number that the group has given to the first of the sheaves that the plan speaks of.
-    fn transact(&self, plan: Plan, sheaf: usize, group: &mut Group) -> Result<(), Error> {
-        let now = self.shared.clock.now().as_second();
+    fn transact(&self, plan: Plan, sheaf: usize, now: i64, group: &mut Group) -> Result<(), Error> {
         group.transactions += 1;
         group.bytes += plan.bytes;
         let tables = &self.shared.tables;
@@ -325,7 +325,8 @@ impl Committer {
             return Err(Refusal::Full(why));
         }
         let sequence = self.shared.next_sequence();
-        let mut ops = group.take(&mut self.listed, sequence);
+        let taken = group.take(&self.shared.tables, &mut self.listed, sequence);
+        let mut ops = taken.map_err(|e| Refusal::Broken(self.shared.break_down(&e.to_string())))?;
         ops.push(sequence_op(sequence));
         match self.log.append(sequence, &ops, !self.acknowledge_before_fsync) {
             Ok(()) => {

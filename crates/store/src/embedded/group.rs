@@ -1,23 +1,15 @@
 //! What one group of transactions will change, item by item.
 
-use std::collections::BTreeMap;
-use std::hash::BuildHasher;
-
 use fjall::Slice;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxHashMap;
 
+use super::crowds::{Crowds, Listed};
 use super::front::{Op, Space};
-use super::keys;
-use super::plan::Entry;
+use super::plan::{self, Entry};
 use super::sheaf::{self, Place, Sheaf};
-
-/// Keys in one part of a list, and bytes.
-const LIST_KEYS: usize = 1000;
-const LIST_BYTES: usize = 256 * 1024;
-/// Entries that stand in lists and share a start, at the most: a query that needs one of them reads all of them.
-const LISTED: usize = 4000;
-/// Starts of entries that are remembered at the most; then the memory starts anew.
-const REMEMBERED: usize = 100_000;
+use super::tables::Tables;
+use crate::Error;
+use crate::codec::Encoded;
 
 /// Items for which a group keeps room when it is over.
 const KEPT: usize = 16 * 1024;
@@ -114,32 +106,14 @@ struct Bound {
 }
 
 impl Bound {
+    /// The entries that were left out because one would lead to the sheaf.
+    fn left_out(&self, tables: &Tables, pending: &Pending) -> Result<Vec<Entry>, Error> {
+        let Some(bytes) = pending.bytes.as_deref().filter(|_| self.sheaf.alike != 0) else { return Ok(Vec::new()) };
+        plan::entries_of(tables.at(self.sheaf.table)?, &pending.item_key, &Encoded::read(bytes)?, self.sheaf.alike)
+    }
+
     fn count(&self) -> usize {
         self.is_there.iter().filter(|is_there| **is_there).count()
-    }
-}
-
-/// Entries of a group that start alike.
-#[derive(Default)]
-struct Crowd {
-    entries: Vec<Slice>,
-    /// When the last of the items expires.
-    expires: i64,
-}
-
-/// How many entries stand in lists, by a hash of what they share. Who shares a hash only gets fewer lists.
-#[derive(Default)]
-pub struct Listed(FxHashMap<u64, usize>);
-
-impl Listed {
-    /// Whether `more` entries that start with `shared` may go into a list.
-    fn admit(&mut self, shared: &[u8], more: usize) -> bool {
-        if self.0.len() >= REMEMBERED {
-            self.0.clear();
-        }
-        let count = self.0.entry(FxBuildHasher.hash_one(shared)).or_default();
-        *count = count.saturating_add(more);
-        *count <= LISTED
     }
 }
 
@@ -165,13 +139,24 @@ impl Group {
 
     /// The item as the group leaves it: `None` if the group does not touch it, `Some(None)` if it removes it.
     pub fn item(&self, item_key: &Slice) -> Option<Option<&Slice>> {
-        let place = self.places.get(item_key)?;
-        self.items.get(*place).map(|pending| pending.bytes.as_ref())
+        let pending = self.place(item_key).and_then(|place| self.items.get(place))?;
+        Some(pending.bytes.as_ref())
+    }
+
+    fn place(&self, item_key: &Slice) -> Option<usize> {
+        if let Some(place) = self.places.get(item_key) {
+            return Some(*place);
+        }
+        // Nobody asks for an item that comes with many others; to note the place of each would be for nothing.
+        let may_be = self.sheaves.iter().any(|bound| item_key.starts_with(&bound.sheaf.shared));
+        may_be.then(|| self.items.iter().position(|pending| pending.item_key == *item_key)).flatten()
     }
 
     pub fn add(&mut self, change: Change) {
         let Change { item_key, apart, bytes, is_new, entries, expires, expiry, leaves_hole, sheaf } = change;
-        match self.places.get(&item_key).and_then(|place| self.items.get_mut(*place)) {
+        // Whoever comes with others is new.
+        let known = if sheaf.is_some() { None } else { self.place(&item_key) };
+        match known.and_then(|place| self.items.get_mut(place)) {
             Some(pending) => {
                 (pending.bytes, pending.expires, pending.leaves_hole) = (bytes, expires, leaves_hole);
                 pending.entries.then(entries);
@@ -180,7 +165,9 @@ impl Group {
                 pending.sheaf = None;
             }
             None => {
-                self.places.insert(item_key.clone(), self.items.len());
+                if sheaf.is_none() {
+                    self.places.insert(item_key.clone(), self.items.len());
+                }
                 self.items.push(Pending {
                     item_key,
                     apart,
@@ -215,11 +202,6 @@ impl Group {
         }
     }
 
-    /// Whether an item is stored in its sheaf.
-    fn is_bound(&self, place: Option<Place>) -> bool {
-        place.and_then(|place| self.sheaves.get(place.sheaf)).is_some_and(|bound| bound.is_stored)
-    }
-
     /// How many writes there will be, to make room for.
     fn writes_about(&self) -> usize {
         self.items.len() * 3 + self.lists_done.len() + 1
@@ -241,126 +223,48 @@ impl Group {
     }
 
     /// Takes everything out, as what the commit `sequence` changes.
-    pub fn take(&mut self, listed: &mut Listed, sequence: u64) -> Vec<Op> {
+    pub fn take(&mut self, tables: &Tables, listed: &mut Listed, sequence: u64) -> Result<Vec<Op>, Error> {
         let mut ops = Vec::with_capacity(self.writes_about());
-        let mut expiries: BTreeMap<i64, Vec<Slice>> = BTreeMap::new();
-        let mut crowds: FxHashMap<Slice, Crowd> = FxHashMap::default();
+        let mut crowds = Crowds::default();
         self.bind(listed);
         let mut items = std::mem::take(&mut self.items);
-        for pending in items.drain(..) {
-            let Entries { gone, new } = pending.entries;
-            for entry in &gone {
-                // An entry in a list stays there, and leads to nothing any more.
-                if !new.iter().any(|new| new.key == entry.key) {
-                    ops.push(Op { space: Space::Index, key: entry.key.clone(), value: None, is_new: false });
-                }
+        for mut pending in items.drain(..) {
+            let bound = pending.sheaf.and_then(|place| self.sheaves.get(place.sheaf));
+            let is_bound = bound.is_some_and(|bound| bound.is_stored);
+            if let Some(bound) = bound.filter(|_| !is_bound) {
+                pending.entries.new.extend(bound.left_out(tables, &pending)?);
             }
-            for entry in new {
-                let is_new = !gone.iter().any(|gone| gone.key == entry.key);
-                if stands_alone(&entry) && !is_new {
-                    continue;
-                }
-                let shared = entry.shared.and_then(|len| entry.key.get(..len));
-                // A list goes when its items expire, so those that never do are in none.
-                let (Some(shared), Some(expires)) = (shared, pending.expires) else {
-                    ops.push(Op { space: Space::Index, key: entry.key, value: Some(entry.value), is_new });
-                    continue;
-                };
-                if let Some(crowd) = crowds.get_mut(shared) {
-                    crowd.expires = crowd.expires.max(expires);
-                    crowd.entries.push(entry.key);
-                } else {
-                    let shared = Slice::from(shared);
-                    crowds.insert(shared, Crowd { entries: vec![entry.key], expires });
-                }
-            }
-            let Pending { item_key, apart, bytes, is_new, expiry, leaves_hole, sheaf, .. } = pending;
-            if self.is_bound(sheaf) {
+            crowds.lead(&mut ops, pending.entries, pending.expires);
+            if is_bound {
                 continue;
             }
-            if let Some(second) = expiry {
-                expiries.entry(second).or_default().push(item_key.clone());
+            if let Some(second) = pending.expiry {
+                crowds.expire(second, pending.item_key.clone());
             }
-            let value = bytes.or_else(|| leaves_hole.then(Slice::default));
-            ops.push(Op { space: Space::items(apart), key: item_key, value, is_new });
+            let value = pending.bytes.or_else(|| pending.leaves_hole.then(Slice::default));
+            ops.push(Op { space: Space::items(pending.apart), key: pending.item_key, value, is_new: pending.is_new });
         }
         // Its room is kept.
         self.items = items;
         for (number, bound) in (0..).zip(self.sheaves.drain(..)).filter(|(_, bound)| bound.is_stored) {
-            let key = sheaf::key(&bound.sheaf.shared, sequence, number);
-            expiries.entry(bound.expires).or_default().push(key.clone());
-            ops.push(Op { space: Space::Apart, key, value: Some(bound.sheaf.value(&bound.is_there)), is_new: true });
+            let Bound { sheaf, is_there, expires, .. } = bound;
+            let key = sheaf::key(&sheaf.shared, sequence, number);
+            crowds.lead_to_sheaf(&mut ops, &sheaf, &key, (sequence, number), expires);
+            crowds.expire(expires, key.clone());
+            ops.push(Op { space: Space::Apart, key, value: Some(sheaf.value(&is_there)), is_new: true });
         }
-        for (shared, crowd) in crowds {
-            write_crowd(&mut ops, listed, &mut expiries, sequence, &shared, crowd);
-        }
-        for (second, item_keys) in expiries {
-            for (part, list) in parts(item_keys.iter().map(|item_key| &**item_key)) {
-                ops.push(new_list(keys::expiry_list(second, sequence, part).into(), list));
-            }
-        }
+        crowds.write(&mut ops, listed, sequence);
         let gone = |space| move |key| Op { space, key, value: None, is_new: false };
         ops.extend(self.entries_gone.drain(..).chain(self.lists_done.drain(..)).map(gone(Space::Index)));
         ops.extend(self.sheaves_done.drain(..).map(gone(Space::Apart)));
-        ops
+        Ok(ops)
     }
-}
-
-/// Whether an entry is written once and stays as it is for as long as it leads to its item: in no list that may go, and
-/// nothing beside it that changes with the item.
-const fn stands_alone(entry: &Entry) -> bool {
-    entry.shared.is_none() && entry.whole_bytes == 0
-}
-
-/// Writes entries that start alike: in lists, which expire with the last of their items, or one by one.
-fn write_crowd(
-    ops: &mut Vec<Op>,
-    listed: &mut Listed,
-    expiries: &mut BTreeMap<i64, Vec<Slice>>,
-    sequence: u64,
-    shared: &[u8],
-    crowd: Crowd,
-) {
-    if crowd.entries.len() < 2 || !listed.admit(shared, crowd.entries.len()) {
-        for entry in crowd.entries {
-            // It may have stood there before: an item that is written again writes it again.
-            ops.push(Op { space: Space::Index, key: entry, value: Some(Slice::from([])), is_new: false });
-        }
-        return;
-    }
-    let rests = crowd.entries.iter().map(|entry| entry.get(shared.len()..).unwrap_or_default());
-    for (part, list) in parts(rests) {
-        let list_key = Slice::from(keys::entry_list(shared, sequence, part));
-        expiries.entry(crowd.expires).or_default().push(list_key.clone());
-        ops.push(new_list(list_key, list));
-    }
-}
-
-/// A list, whose key has the number of its commit in it.
-fn new_list(key: Slice, list: Vec<u8>) -> Op {
-    Op { space: Space::Index, key, value: Some(list.into()), is_new: true }
-}
-
-/// Keys as lists of a bounded size, numbered.
-fn parts<'a>(mut all: impl ExactSizeIterator<Item = &'a [u8]>) -> impl Iterator<Item = (u32, Vec<u8>)> {
-    let mut part = 0;
-    std::iter::from_fn(move || {
-        let mut list = Vec::with_capacity(all.len().min(LIST_KEYS) * 48);
-        let mut count = 0;
-        while count < LIST_KEYS
-            && list.len() < LIST_BYTES
-            && let Some(key) = all.next()
-        {
-            keys::put_in_list(&mut list, key);
-            count += 1;
-        }
-        part += 1;
-        (count > 0).then_some((part - 1, list))
-    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn entries(keys: &[&str]) -> Vec<Entry> {
@@ -378,9 +282,13 @@ mod tests {
 
     /// What a group of these changes does to the index: `+` writes an entry, `-` removes it.
     fn written(changes: impl IntoIterator<Item = Change>) -> Vec<String> {
-        let mut group = Group::default();
+        let (mut group, no_tables) = (Group::default(), Tables::new(&[], BTreeMap::new()));
         changes.into_iter().for_each(|change| group.add(change));
-        let ops = group.take(&mut Listed::default(), 1).into_iter().filter(|op| op.space == Space::Index);
+        let ops = group
+            .take(&no_tables, &mut Listed::default(), 1)
+            .unwrap()
+            .into_iter()
+            .filter(|op| op.space == Space::Index);
         let shown = |op: Op| [if op.value.is_some() { "+" } else { "-" }, &String::from_utf8_lossy(&op.key)].concat();
         let mut shown: Vec<_> = ops.map(shown).collect();
         shown.sort();

@@ -11,7 +11,7 @@ use fjall::Slice;
 use super::front::Space;
 use super::stored::items_of;
 use super::view::{Merged, View};
-use super::{keys, sheaf};
+use super::{binding, keys, sheaf};
 use crate::Error;
 use crate::table::KeyKind;
 
@@ -152,8 +152,18 @@ impl<'a> Entries<'a> {
         if self.space == Space::Apart {
             items_of(self.view, &shared)?.into_iter().for_each(|(rest, item)| take_in(&rest, item));
         } else {
+            let bytes = self.crowds.map_or(0, |(_, bytes)| bytes);
             for pair in self.view.prefix(self.space, &keys::lists_of(&shared)) {
-                keys::keys_of_list(&pair?.1).for_each(|rest| take_in(rest, Slice::default()));
+                let (_, list) = pair?;
+                let Some(sheaf_key) = binding::sheaf_of_list(&list) else {
+                    keys::keys_of_list(&list).for_each(|rest| take_in(rest, Slice::default()));
+                    continue;
+                };
+                let sheaf = self.view.get(Space::Apart, &Slice::from(sheaf_key))?;
+                let items = sheaf.map(|sheaf| sheaf::items(&sheaf)).transpose()?.unwrap_or_default();
+                let start = sheaf::shared_of(sheaf_key).unwrap_or_default();
+                let rests = items.iter().filter_map(|(rest, _)| binding::entry_rest(start, bytes, rest));
+                rests.for_each(|rest| take_in(&rest, Slice::default()));
             }
         }
         self.shared = shared;

@@ -10,7 +10,9 @@
 mod absent;
 mod aside;
 mod backup;
+mod binding;
 mod commit;
+mod crowds;
 mod database;
 mod front;
 mod group;
@@ -197,7 +199,7 @@ impl Embedded {
             spaces: spaces.clone(),
             shared: Arc::clone(&shared),
             requests: receiver,
-            listed: group::Listed::default(),
+            listed: crowds::Listed::default(),
             log,
             settler,
             sheet_bytes: options.sheet_bytes,

@@ -7,11 +7,12 @@
 use fjall::Slice;
 use rustc_hash::FxHashSet;
 
+use super::binding::{Member, Runs};
 use super::group::Entries;
 use super::keys::{self, Changed, OwnKey, Parts};
 use super::layout::TableIds;
 use super::scratch::{Shelf, built};
-use super::sheaf::{self, Sheaf};
+use super::sheaf::{ITEM_BYTES, Place, Sheaf};
 use super::tables::{Opened, Tables};
 use crate::Error;
 use crate::codec::{self, Encoded};
@@ -30,11 +31,13 @@ struct Shelves {
     items: Shelf,
     /// The first tables that are written to: most transactions of one call write to the same ones.
     places: [Option<usize>; 2],
+    runs: Runs,
 }
 
 impl Shelves {
-    fn new() -> Self {
-        Self { keys: Shelf::new(), items: Shelf::new(), places: [None; 2] }
+    /// For a call of so many transactions.
+    fn of(transactions: usize) -> Self {
+        Self { keys: Shelf::new(), items: Shelf::new(), places: [None; 2], runs: Runs::of(transactions) }
     }
 
     /// The place of a table.
@@ -85,8 +88,9 @@ pub struct Stored {
     pub bytes: Slice,
     pub entries: Vec<Entry>,
     pub expiry: Option<i64>,
-    /// Its place among those that came with it, if it may be stored with them.
-    pub sheaf: Option<sheaf::Place>,
+    /// That others came that are like it, and its place among them, if it may be stored with them.
+    pub member: Option<Member>,
+    pub sheaf: Option<Place>,
 }
 
 /// What is to be carried out of transactions that came together.
@@ -109,7 +113,7 @@ pub struct Entry {
 }
 
 pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
-    let mut shelves = Shelves::new();
+    let mut shelves = Shelves::of(1);
     let mut plan = draft(tables, writes, &mut shelves)?;
     plan.fill(&mut shelves.keys.take(), &mut shelves.items.take());
     plan.checked(tables)
@@ -121,9 +125,9 @@ pub fn plan_each(
     tables: &Tables,
     transactions: &mut dyn Iterator<Item = Vec<Write>>,
 ) -> (Plans, Vec<Result<(), Error>>) {
-    let mut shelves = Shelves::new();
     let (least, most) = transactions.size_hint();
     let room = most.unwrap_or(least);
+    let mut shelves = Shelves::of(room);
     let (mut plans, mut answers) = (Vec::with_capacity(room), Vec::with_capacity(room));
     let mut filled = 0;
     for writes in transactions {
@@ -135,8 +139,7 @@ pub fn plan_each(
     }
     fill_all(plans.get_mut(filled..).unwrap_or_default(), &mut shelves);
     refuse_twice(tables, &mut plans, &mut answers);
-    let mut sheaves = Vec::new();
-    sheaf::bind(tables, &mut plans, &mut sheaves);
+    let sheaves = shelves.runs.bind(tables, &mut plans);
     (Plans { all: plans, sheaves }, answers)
 }
 
@@ -174,13 +177,15 @@ fn draft_steps(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Re
     let mut steps: Vec<Step> = Vec::with_capacity(writes.len());
     let (mut bytes, mut total) = (0, 0);
     for write in writes {
-        total += write.checked_size()?;
+        let size = write.checked_size()?;
+        total += size;
         let place = shelves.place(tables, write.table())?;
-        let ids = &tables.at(place)?.ids;
+        let opened = tables.at(place)?;
+        let ids = &opened.ids;
         let (condition, action) = match write {
-            Write::Put { table, item, condition } => {
+            Write::Put { item, condition, .. } => {
                 let before = shelves.items.len();
-                let stored = put_stored(shelves, &table, ids, &item)?;
+                let stored = put_stored(shelves, opened, place, &item, may_be_bound(&condition, size))?;
                 bytes += shelves.items.len() - before;
                 (condition, Action::Put(stored))
             }
@@ -223,7 +228,7 @@ impl Update {
         let patch = |out: &mut Vec<u8>| codec::patch_into(out, before, &self.changes);
         let Some(after) = self.in_bytes.then(|| built(patch)).flatten() else { return Ok(None) };
         let Opened { table, ids, .. } = opened;
-        let is_touched = |index: &Index| is_touched(table, index, &self.changes);
+        let is_touched = |_: usize, index: &Index| is_touched(table, index, &self.changes);
         let gone = some_entries(table, ids, item_key, before, is_touched)?;
         let mut new = some_entries(table, ids, item_key, &Changed { before, changes: &self.changes }, is_touched)?;
         put_beside(&mut new, &after);
@@ -306,36 +311,56 @@ fn fill(entries: &mut [Entry], keys: &mut impl Iterator<Item = Slice>) {
     }
 }
 
+/// Whether an item of so many bytes may be stored with others.
+fn may_be_bound(condition: &Condition, size: usize) -> bool {
+    *condition == Condition::Fresh && size <= ITEM_BYTES
+}
+
 /// Puts the key of an item that has been checked, the keys of its entries and its own bytes on their shelves.
-fn put_stored(shelves: &mut Shelves, table: &Table, ids: &TableIds, item: &Item) -> Result<Stored, Error> {
+fn put_stored(
+    shelves: &mut Shelves,
+    opened: &Opened,
+    place: usize,
+    item: &Item,
+    may_be_bound: bool,
+) -> Result<Stored, Error> {
+    let Opened { table, ids, .. } = opened;
     let key = shelves.keys.put(|out| keys::put_item_of(out, ids.table, table, item));
     let key = key.ok_or_else(|| Error::Corrupt(format!("an item of {} lacks its key", table.name())))?;
     // Entries are built beside it, from it.
     let key = if ids.indexes.is_empty() { Vec::new() } else { key.to_vec() };
-    put_rest(shelves, table, ids, &key, item)
-}
-
-/// The same without the item's key, which is there already.
-fn put_rest(shelves: &mut Shelves, table: &Table, ids: &TableIds, key: &[u8], item: &Item) -> Result<Stored, Error> {
-    let entries = put_entries(&mut shelves.keys, table, ids, key, item, |_| true)?;
+    let expiry = table.expiry_of(item);
+    let member = if may_be_bound && expiry.is_some() { shelves.runs.meet(opened, place, &key, item) } else { None };
+    let wanted = |index: usize, _: &Index| member.is_none_or(|member| member.wants(index));
+    let entries = put_entries(&mut shelves.keys, table, ids, &key, item, wanted)?;
+    let before = shelves.items.len();
     shelves.items.put(|out| {
         codec::encode_into(out, item);
         Some(())
     });
-    Ok(Stored { bytes: Slice::default(), entries, expiry: table.expiry_of(item), sheaf: None })
+    if let Some(member) = member {
+        shelves.runs.grow(member, shelves.items.len() - before);
+    }
+    Ok(Stored { bytes: Slice::default(), entries, expiry, member, sheaf: None })
 }
 
 /// The bytes and entries of an item.
 pub fn stored(table: &Table, ids: &TableIds, item_key: &[u8], item: &Item) -> Result<Stored, Error> {
-    let mut shelves = Shelves::new();
-    let mut stored = put_rest(&mut shelves, table, ids, item_key, item)?;
-    stored.fill(&mut shelves.keys.take(), &mut shelves.items.take());
-    Ok(stored)
+    let mut entries = entries(table, ids, item_key, item)?;
+    let bytes = Slice::from(codec::encode(item));
+    put_beside(&mut entries, &bytes);
+    Ok(Stored { bytes, entries, expiry: table.expiry_of(item), member: None, sheaf: None })
 }
 
 /// The index entries that lead to an item, which has been checked.
 pub fn entries(table: &Table, ids: &TableIds, item_key: &[u8], item: &impl Parts) -> Result<Vec<Entry>, Error> {
-    some_entries(table, ids, item_key, item, |_| true)
+    some_entries(table, ids, item_key, item, |_, _| true)
+}
+
+/// Those of them in the indexes of which there is a bit.
+pub fn entries_of(opened: &Opened, item_key: &[u8], item: &impl Parts, indexes: u64) -> Result<Vec<Entry>, Error> {
+    let wanted = |place: usize, _: &Index| place < 64 && indexes >> place & 1 == 1;
+    some_entries(&opened.table, &opened.ids, item_key, item, wanted)
 }
 
 /// Those of them in some of the indexes.
@@ -344,7 +369,7 @@ fn some_entries(
     ids: &TableIds,
     item_key: &[u8],
     item: &impl Parts,
-    wanted: impl Fn(&Index) -> bool,
+    wanted: impl Fn(usize, &Index) -> bool,
 ) -> Result<Vec<Entry>, Error> {
     let mut shelf = Shelf::new();
     let mut entries = put_entries(&mut shelf, table, ids, item_key, item, wanted)?;
@@ -359,9 +384,10 @@ fn put_entries(
     ids: &TableIds,
     item_key: &[u8],
     item: &impl Parts,
-    wanted: impl Fn(&Index) -> bool,
+    wanted: impl Fn(usize, &Index) -> bool,
 ) -> Result<Vec<Entry>, Error> {
-    let mut indexes = table.indexes().iter().zip(&ids.indexes).filter(|(index, _)| wanted(index)).peekable();
+    let all = table.indexes().iter().zip(&ids.indexes).enumerate();
+    let mut indexes = all.filter(|(place, (index, _))| wanted(*place, index)).map(|(_, pair)| pair).peekable();
     if indexes.peek().is_none() {
         return Ok(Vec::new());
     }

@@ -12,20 +12,16 @@
 use byteview::ByteView;
 use fjall::Slice;
 
-use super::plan::{Action, Plan, Step, Stored};
-use super::scratch::Scratch;
-use super::tables::Tables;
 use crate::Error;
-use crate::codec::{Reader, put_bytes, put_len};
-use crate::write::Condition;
+use crate::codec::{Reader, put_len};
 
 /// Fewer items stand alone.
 pub const LEAST: usize = 4;
 /// Items of a sheaf at the most: who wants one of them unpacks all. A larger item stands alone.
-const MOST: usize = 1000;
-const ITEM_BYTES: usize = 16 * 1024;
+pub const MOST: usize = 1000;
+pub const ITEM_BYTES: usize = 16 * 1024;
 /// Bytes of a sheaf at which the next one begins.
-const BYTES: usize = 64 * 1024;
+pub const BYTES: usize = 64 * 1024;
 /// No sheaf has more: the last item, and the keys of all.
 const LONGEST: usize = 16 * BYTES;
 
@@ -35,11 +31,16 @@ const PACKED: u8 = 1;
 
 /// Items that may be stored as one.
 pub struct Sheaf {
+    /// The place of their table.
+    pub table: usize,
     /// What their keys start with.
     pub shared: Slice,
     /// The value with all of them.
-    value: Slice,
+    pub value: Slice,
     pub count: usize,
+    /// The indexes that lead to all of them alike, a bit for each, and what their lists start with.
+    pub alike: u64,
+    pub lists: Vec<Slice>,
 }
 
 /// Which item of which sheaf.
@@ -121,57 +122,8 @@ fn read(value: &[u8]) -> Option<Vec<(Slice, Slice)>> {
     (reader.rest.is_empty() && missing.next().is_none()).then_some(items)
 }
 
-/// Binds what the plans of one call put into tables that have sheaves.
-pub fn bind(tables: &Tables, plans: &mut [Plan], sheaves: &mut Vec<Sheaf>) {
-    let mut open = Open { shared: &[], members: Vec::new(), scratch: Scratch::take() };
-    for Step { table, item_key, condition, action } in plans.iter_mut().flat_map(|plan| &mut plan.steps) {
-        let Action::Put(stored) = action else { continue };
-        let starts = || tables.at(*table).ok()?.sheaf_start_of(item_key);
-        let may_be = *condition == Condition::Fresh && stored.expiry.is_some() && stored.bytes.len() <= ITEM_BYTES;
-        let Some(shared) = may_be.then(starts).flatten() else { continue };
-        if open.shared != shared || open.is_full() {
-            open.close(sheaves);
-            open.shared = shared;
-        }
-        open.add(item_key.get(shared.len()..).unwrap_or_default(), stored);
-    }
-    open.close(sheaves);
-    open.scratch.keep();
-}
-
-/// A sheaf that is being bound.
-struct Open<'a> {
-    shared: &'a [u8],
-    members: Vec<&'a mut Stored>,
-    scratch: Scratch,
-}
-
-impl<'a> Open<'a> {
-    fn is_full(&self) -> bool {
-        self.members.len() >= MOST || self.scratch.bytes.len() >= BYTES
-    }
-
-    fn add(&mut self, rest: &[u8], stored: &'a mut Stored) {
-        put_bytes(&mut self.scratch.bytes, rest);
-        put_bytes(&mut self.scratch.bytes, &stored.bytes);
-        self.members.push(stored);
-    }
-
-    fn close(&mut self, sheaves: &mut Vec<Sheaf>) {
-        let count = self.members.len();
-        if count >= LEAST {
-            for (item, stored) in self.members.iter_mut().enumerate() {
-                stored.sheaf = Some(Place { sheaf: sheaves.len(), item });
-            }
-            sheaves.push(Sheaf { shared: self.shared.into(), value: packed(&self.scratch.bytes), count });
-        }
-        self.members.clear();
-        self.scratch.bytes.clear();
-    }
-}
-
 /// The value of a sheaf with all its items.
-fn packed(all: &[u8]) -> Slice {
+pub fn packed(all: &[u8]) -> Slice {
     let mut value = Vec::with_capacity(16 + lz4_flex::block::get_maximum_output_size(all.len()));
     value.extend([0, PACKED]);
     put_len(&mut value, all.len());

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::option;
-use proptest::prelude::{BoxedStrategy, Just, Strategy, any, prop_oneof};
+use proptest::prelude::{BoxedStrategy, Just, Strategy, any, prop, prop_oneof};
 use proptest::sample::select;
 use tidings_core::time::Clock;
 use tidings_store::conformance::Tables;
@@ -44,23 +44,23 @@ pub fn ops() -> impl Strategy<Value = Vec<Op>> {
 /// New items that come together, some of which are refused. No two have the same key.
 fn crowds(table: &Table) -> impl Strategy<Value = Vec<Op>> + use<> {
     let table = table.clone();
-    let item = (vec(attribute(), 0..8), option::weighted(0.9, 1..40i64), option::weighted(0.1, Just(())));
+    let item = (vec(attribute(), 0..8), option::weighted(0.9, 1..40i64), prop::bool::weighted(0.1));
     let crowd = (select(PARTITIONS), select(["a", "é"].as_slice()), vec(item, 1..12));
     let start = clock().now().as_second();
     vec(crowd, 0..4).prop_map(move |crowds| {
         let mut ops = Vec::new();
         for (number, (partition, letter, items)) in crowds.into_iter().enumerate() {
-            let put =
-                |(place, (attributes, expires, refused)): (usize, (Vec<(Name, Value)>, Option<i64>, Option<()>))| {
-                    let key = Key::with_sort(partition, format!("{letter}{number}-{place}"));
-                    let item =
-                        attributes.into_iter().fold(table.key_item(&key), |item, (name, value)| item.with(name, value));
-                    let item = item.with_some("expires", expires.map(|second| start + second));
-                    let refused =
-                        refused.map(|()| Write::check(&table, Key::with_sort("a", "none"), Condition::Exists));
-                    refused.into_iter().chain([Write::put(&table, item).when(Condition::Fresh)]).collect()
-                };
-            ops.push(Op::Each(items.into_iter().enumerate().map(put).collect()));
+            let mut crowd = Vec::new();
+            for (place, (attributes, expires, is_refused)) in items.into_iter().enumerate() {
+                let key = Key::with_sort(partition, format!("{letter}{number}-{place}"));
+                let item =
+                    attributes.into_iter().fold(table.key_item(&key), |item, (name, value)| item.with(name, value));
+                let item = item.with_some("expires", expires.map(|second| start + second));
+                let refused = Write::check(&table, Key::with_sort("a", "none"), Condition::Exists);
+                let put = Write::put(&table, item).when(Condition::Fresh);
+                crowd.push(if is_refused { vec![refused, put] } else { vec![put] });
+            }
+            ops.push(Op::Each(crowd));
         }
         ops
     })
