@@ -145,7 +145,7 @@ impl Table {
     }
 
     /// Says that items come in crowds: entries of an index that come together, and whose sort keys start with the same
-    /// `bytes` bytes, may be kept in one list. An engine that gains nothing from it need not; it means nothing else.
+    /// `bytes` bytes, may be kept in one list, and so may the items of an ordered table. An engine that gains nothing from it need not; it means nothing else.
     #[must_use]
     pub fn lists(self, bytes: usize) -> Self {
         self.change(|spec| spec.lists = Some(bytes))

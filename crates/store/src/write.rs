@@ -41,7 +41,8 @@ pub enum Condition {
     /// Nothing needs to hold.
     None,
     /// Nothing needs to hold, and the caller knows that no item has this key, so that none is looked for. With an
-    /// item there after all, its index entries are left behind: only for keys that are made unique, such as random ones.
+    /// item there after all, its index entries are left behind, and which of both is found is not said: only for keys that
+    /// are made unique, such as random ones.
     Fresh,
     Exists,
     NotExists,
