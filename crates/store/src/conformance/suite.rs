@@ -40,6 +40,8 @@ pub const BY_GROUP: &str = "by-group";
 pub const BY_OWNER: &str = "by-owner";
 pub const BY_CODE: &str = "by-code";
 pub const BY_TITLE: &str = "by-title";
+/// In the order of the table itself.
+pub const BY_KIND: &str = "by-kind";
 
 impl Default for Tables {
     fn default() -> Self {
@@ -49,6 +51,7 @@ impl Default for Tables {
             .read_whole(BY_GROUP, 200)
             .index(BY_OWNER, ("owner".into(), KeyKind::S), None)
             .index(BY_CODE, ("group".into(), KeyKind::S), Some(("code".into(), KeyKind::B)))
+            .index(BY_KIND, ("kind".into(), KeyKind::S), Some(("sk".into(), KeyKind::S)))
             .local_index(BY_TITLE, ("title".into(), KeyKind::S))
             .ttl("expires")
             // What these allow an engine to do must not be seen.

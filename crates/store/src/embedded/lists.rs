@@ -20,7 +20,7 @@ pub struct Found {
     pub entry: Vec<u8>,
     /// Whether it comes from a list; then its item may have gone since.
     pub in_list: bool,
-    /// The item, if it stands beside its entry, or is it.
+    /// The item, if it stands beside its entry, or is it; of items none is a hole.
     pub whole: Option<Slice>,
 }
 
@@ -86,24 +86,19 @@ impl<'a> Entries<'a> {
     }
 
     fn found(&mut self) -> Result<Option<Found>, Error> {
-        loop {
-            self.look_ahead()?;
-            let first = if self.descending { self.crowded.last_key_value() } else { self.crowded.first_key_value() };
-            let is_next = |entry: &Vec<u8>, (alone, _): &(Vec<u8>, Slice)| {
-                if self.descending { entry > alone } else { entry < alone }
-            };
-            if first.is_some_and(|(entry, _)| self.alone.as_ref().is_none_or(|alone| is_next(entry, alone))) {
-                let found = if self.descending { self.crowded.pop_last() } else { self.crowded.pop_first() };
-                return Ok(found.map(|(entry, item)| Found { entry, in_list: true, whole: beside(item) }));
-            }
-            let Some((entry, whole)) = self.alone.take() else { return Ok(None) };
-            // An item that was written again may stand in both places.
-            self.crowded.remove(&entry);
-            let is_hole = self.space == Space::Apart && whole.is_empty();
-            if !is_hole {
-                return Ok(Some(Found { entry, in_list: false, whole: beside(whole) }));
-            }
+        self.look_ahead()?;
+        let first = if self.descending { self.crowded.last_key_value() } else { self.crowded.first_key_value() };
+        let is_next = |entry: &Vec<u8>, (alone, _): &(Vec<u8>, Slice)| {
+            if self.descending { entry > alone } else { entry < alone }
+        };
+        if first.is_some_and(|(entry, _)| self.alone.as_ref().is_none_or(|alone| is_next(entry, alone))) {
+            let found = if self.descending { self.crowded.pop_last() } else { self.crowded.pop_first() };
+            return Ok(found.map(|(entry, item)| Found { entry, in_list: true, whole: beside(item) }));
         }
+        let Some((entry, whole)) = self.alone.take() else { return Ok(None) };
+        // An item that was written again may stand in both places.
+        self.crowded.remove(&entry);
+        Ok(Some(Found { entry, in_list: false, whole: beside(whole) }))
     }
 
     /// Reads up to the next entry that stands alone, and the crowds on the way to it.

@@ -6,7 +6,7 @@ use proptest::prelude::{BoxedStrategy, Just, Strategy, any, prop, prop_oneof};
 use proptest::sample::select;
 use tidings_core::time::Clock;
 use tidings_store::conformance::Tables;
-use tidings_store::conformance::suite::{BY_CODE, BY_GROUP, BY_OWNER, BY_TITLE};
+use tidings_store::conformance::suite::{BY_CODE, BY_GROUP, BY_KIND, BY_OWNER, BY_TITLE};
 use tidings_store::item::Name;
 use tidings_store::{Change, Condition, Item, Key, KeyValue, Number, Query, Range, Table, Value, Write};
 
@@ -20,7 +20,7 @@ const TEXT_SORTS: &[&str] =
     &["a", "a#", "a\u{0}", "ab", "b", "é", "a0-0", "a0-2", "a1-1", "a2-0", "é0-1", "é1-3", "é2-2"];
 const NUMBERS: &[&str] = &["-10", "-1.5", "-1e-7", "0", "0.5", "3", "20", "1e20"];
 const BYTES: &[&[u8]] = &[&[0], &[0, 0xFF], &[1], &[0xFF], &[0xFF, 0]];
-const ATTRIBUTES: &[&str] = &["group", "rank", "owner", "title", "code", "expires", "n", "s", "list"];
+const ATTRIBUTES: &[&str] = &["kind", "group", "rank", "owner", "title", "code", "expires", "n", "s", "list"];
 
 pub fn ops() -> impl Strategy<Value = Vec<Op>> {
     let tables = Tables::default();
@@ -45,17 +45,18 @@ pub fn ops() -> impl Strategy<Value = Vec<Op>> {
 fn crowds(table: &Table) -> impl Strategy<Value = Vec<Op>> + use<> {
     let table = table.clone();
     let item = (vec(attribute(), 0..8), option::weighted(0.9, 1..40i64), prop::bool::weighted(0.1));
-    let crowd = (select(PARTITIONS), select(["a", "é"].as_slice()), vec(item, 1..12));
+    let kind = option::weighted(0.7, select(PARTITIONS));
+    let crowd = (select(PARTITIONS), select(["a", "é"].as_slice()), kind, vec(item, 1..12));
     let start = clock().now().as_second();
     vec(crowd, 0..4).prop_map(move |crowds| {
         let mut ops = Vec::new();
-        for (number, (partition, letter, items)) in crowds.into_iter().enumerate() {
+        for (number, (partition, letter, kind, items)) in crowds.into_iter().enumerate() {
             let mut crowd = Vec::new();
             for (place, (attributes, expires, is_refused)) in items.into_iter().enumerate() {
                 let key = Key::with_sort(partition, format!("{letter}{number}-{place}"));
                 let item =
                     attributes.into_iter().fold(table.key_item(&key), |item, (name, value)| item.with(name, value));
-                let item = item.with_some("expires", expires.map(|second| start + second));
+                let item = item.with_some("kind", kind).with_some("expires", expires.map(|second| start + second));
                 let refused = Write::check(&table, Key::with_sort("a", "none"), Condition::Exists);
                 let put = Write::put(&table, item).when(Condition::Fresh);
                 crowd.push(if is_refused { vec![refused, put] } else { vec![put] });
@@ -94,7 +95,7 @@ enum Kind {
 
 /// What can be asked: tables, and the indexes of the one that has them.
 fn questions(tables: &Tables) -> Vec<(Table, Option<&'static str>)> {
-    let indexes = [BY_GROUP, BY_OWNER, BY_CODE, BY_TITLE].map(|index| (tables.text.clone(), Some(index)));
+    let indexes = [BY_GROUP, BY_OWNER, BY_CODE, BY_KIND, BY_TITLE].map(|index| (tables.text.clone(), Some(index)));
     tables.all().into_iter().map(|table| (table, None)).chain(indexes).collect()
 }
 
@@ -190,6 +191,7 @@ fn attribute() -> impl Strategy<Value = (Name, Value)> {
     let start = clock().now().as_second();
     prop_oneof![
         16 => text("group", PARTITIONS),
+        8 => text("kind", PARTITIONS),
         16 => select(NUMBERS).prop_map(|text| ("rank".into(), Value::N(number(text)))),
         8 => text("owner", PARTITIONS),
         8 => text("title", SORTS),
