@@ -145,6 +145,8 @@ async fn run(mut deliverer: Deliverer, mut stop: watch::Receiver<bool>) {
             () = alarm.as_mut() => {}
             () = turned_true(&mut stop) => break,
         }
+        // Whoever is about to come comes along: a look for many costs little more than one for one.
+        tokio::task::yield_now().await;
     }
     let rest = async {
         while !deliverer.running.is_empty() {
