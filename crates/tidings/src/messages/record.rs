@@ -234,12 +234,12 @@ impl Message {
             ("event_id", some(&self.event_id)),
             ("message_id", text(&self.message_id)),
             ("message_type", text(&self.message_type)),
-            ("payload", Some(Value::from_record(&self.payload)?)),
+            ("payload", Some(stored(&self.payload)?)),
             ("retry_of", some(&self.retry_of)),
             ("rule", some(&self.rule)),
             ("schema_version", some(&self.schema_version)),
             ("stage", text(&self.stage)),
-            ("target", Some(Value::from_record(&self.target)?)),
+            ("target", Some(stored(&self.target)?)),
             ("target_secret", self.lost_secret.clone().map(Value::from).or(secret)),
             ("trace_id", some(&self.trace_id)),
             ("ttl", Some(self.ttl.into())),
@@ -281,6 +281,24 @@ impl Message {
 
     pub fn from_item(item: &Item) -> Result<Self, Error> {
         read(item).ok_or_else(|| Error::Corrupt("a stored message cannot be read".to_owned()))
+    }
+}
+
+/// What [`Value::from_record`] makes of it, without asking each value what it is.
+fn stored(fields: &Map<String, Json>) -> Result<Value, Error> {
+    let mut attributes = Attributes::with_capacity(fields.len());
+    for (name, value) in fields {
+        attributes.insert(name.clone(), stored_value(value)?);
+    }
+    Ok(Value::M(attributes))
+}
+
+fn stored_value(value: &Json) -> Result<Value, Error> {
+    match value {
+        Json::String(text) => Ok(Value::from(text)),
+        Json::Array(values) => Ok(Value::L(values.iter().map(stored_value).collect::<Result<_, _>>()?)),
+        Json::Object(fields) => stored(fields),
+        Json::Null | Json::Bool(_) | Json::Number(_) => Value::from_record(value),
     }
 }
 
@@ -400,6 +418,15 @@ mod tests {
         assert_eq!(item.int("ttl"), Some(message.created_date.as_second() + 90 * 86_400));
         assert_eq!(Message::from_item(&item).unwrap(), message);
         assert!(Message::from_item(&Item::new()).is_err());
+    }
+
+    #[test]
+    fn json_is_stored_as_any_record_is() {
+        let nested = json!({ "a": [1, -2.5, u64::MAX, "x", [], [{}], null, true], "b": { "": "y", "c": { "d": 0 } } });
+        let Json::Object(fields) = &nested else { panic!("it is an object") };
+        assert_eq!(stored(fields).unwrap(), Value::from_record(&nested).unwrap());
+        let too_large = json!({ "n": [1e300] });
+        assert!(too_large.as_object().is_some_and(|fields| stored(fields).is_err()), "as an item cannot hold it");
     }
 
     // S002-51
