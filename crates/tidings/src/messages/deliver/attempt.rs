@@ -336,7 +336,12 @@ async fn anew(services: &Services, spare: Option<&Stored>, message_id: &str) -> 
 fn tell(services: &Services, message: &Message) {
     count(services, message);
     services.metrics.delivery.recorded(message, services.clock.now());
-    services.messages.recorded.send_modify(|count| *count += 1);
+    // Whoever comes to listen from now on finds it in the store.
+    let is_heard = services.messages.recorded.receiver_count() > 0;
+    services.messages.recorded.send_if_modified(|count| {
+        *count += 1;
+        is_heard
+    });
     if message.delivery.status.is_final() && push::stands_for_another(message) {
         // Nobody may listen.
         let _ = services.messages.pushed.send(message.message_id.clone());
