@@ -231,6 +231,8 @@ impl Delivery {
         }
         self.next_attempt_at = None;
         let number = self.attempts.last().map_or(1, |last| last.number.saturating_add(1));
+        // Most need one.
+        self.attempts.reserve_exact(1);
         self.attempts.push(Attempt {
             number,
             started_at: now,

@@ -42,10 +42,20 @@ impl Attributes {
     /// These and others; of those with one name, the other.
     #[must_use]
     pub fn joined(self, others: impl IntoIterator<Item = (Name, Value)>) -> Self {
-        let others = others.into_iter();
-        let mut all = Vec::with_capacity(self.0.len() + others.size_hint().0);
+        Self::of_two(self, others)
+    }
+
+    /// What two lists have; of those with one name, that of the second.
+    #[must_use]
+    pub fn of_two(
+        first: impl IntoIterator<Item = (Name, Value)>,
+        second: impl IntoIterator<Item = (Name, Value)>,
+    ) -> Self {
+        let (own, others) = (first.into_iter(), second.into_iter());
+        let most = |(least, most): (usize, Option<usize>)| most.unwrap_or(least);
+        let mut all = Vec::with_capacity(most(own.size_hint()) + most(others.size_hint()));
         // Both are mostly in their order, and then so is what they are together.
-        let mut own = self.0.into_iter().peekable();
+        let mut own = own.peekable();
         for other in others {
             while let Some(before) = own.next_if(|(name, _)| *name <= other.0) {
                 all.push(before);

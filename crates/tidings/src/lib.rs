@@ -4,6 +4,7 @@
 //! `app` puts the parts together; `http` is what every call has in common; `cli` is the command line.
 
 pub mod admin;
+mod alarm;
 pub mod alerts;
 pub mod app;
 pub mod archive;

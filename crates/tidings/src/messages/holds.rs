@@ -7,15 +7,17 @@
 //! What was made a moment ago is known without a look into the store, unless somebody changed a message since: that is
 //! counted here ([`Holds::changes`]).
 
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
 pub struct Holds {
-    held: Mutex<FxHashSet<String>>,
+    /// By a hash of their ids, which needs no copy: of two that look the same, one is taken as if somebody else had it.
+    held: Mutex<FxHashSet<u64>>,
     released: Notify,
     changes: AtomicU64,
 }
@@ -24,20 +26,21 @@ pub struct Holds {
 #[derive(Debug)]
 pub struct Hold<'a> {
     holds: &'a Holds,
-    message_id: &'a str,
+    message: u64,
 }
 
 impl Holds {
     /// The message, unless somebody else has it.
     #[must_use]
-    pub fn try_hold<'a>(&'a self, message_id: &'a str) -> Option<Hold<'a>> {
-        let is_free = self.held().insert(message_id.to_owned());
+    pub fn try_hold(&self, message_id: &str) -> Option<Hold<'_>> {
+        let message = FxBuildHasher.hash_one(message_id);
+        let is_free = self.held().insert(message);
         // Made only if it is free: what is dropped gives the message back.
-        is_free.then(|| Hold { holds: self, message_id })
+        is_free.then(|| Hold { holds: self, message })
     }
 
     /// The message, as soon as nobody else has it. Whoever waits for it is about to change it.
-    pub async fn hold<'a>(&'a self, message_id: &'a str) -> Hold<'a> {
+    pub async fn hold(&self, message_id: &str) -> Hold<'_> {
         self.count_change();
         loop {
             let mut released = std::pin::pin!(self.released.notified());
@@ -62,14 +65,14 @@ impl Holds {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn held(&self) -> MutexGuard<'_, FxHashSet<String>> {
+    fn held(&self) -> MutexGuard<'_, FxHashSet<u64>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        self.holds.held().remove(self.message_id);
+        self.holds.held().remove(&self.message);
         self.holds.released.notify_waiters();
     }
 }

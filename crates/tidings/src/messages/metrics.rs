@@ -1,5 +1,6 @@
 //! What Prometheus hears of deliveries (SX-22).
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -42,6 +43,43 @@ pub struct DeliveryMetrics {
     window: Family<ChannelLabels, Gauge>,
     in_flight: Family<ChannelLabels, Gauge>,
     open_breakers: Family<ChannelLabels, Gauge>,
+    usual: [Usual; CHANNELS.len()],
+    /// There is nobody who sends over any other.
+    other: Usual,
+}
+
+/// Of one channel, the figures that nearly every message changes, looked up once. Each is made when it is first needed: what
+/// never happened is not shown.
+#[derive(Debug)]
+struct Usual {
+    channel: &'static str,
+    delivered: OnceLock<Counter>,
+    attempt_seconds: OnceLock<Histogram>,
+    completed: OnceLock<Counter>,
+    message_seconds: OnceLock<Histogram>,
+    /// Who waits, who is under way, and which destinations are left alone.
+    standing: OnceLock<[Gauge; 3]>,
+}
+
+impl Usual {
+    const fn new(channel: &'static str) -> Self {
+        Self {
+            channel,
+            delivered: OnceLock::new(),
+            attempt_seconds: OnceLock::new(),
+            completed: OnceLock::new(),
+            message_seconds: OnceLock::new(),
+            standing: OnceLock::new(),
+        }
+    }
+
+    const fn labels(&self) -> ChannelLabels {
+        ChannelLabels { channel: self.channel }
+    }
+
+    const fn with(&self, outcome: &'static str) -> OutcomeLabels {
+        OutcomeLabels { channel: self.channel, outcome }
+    }
 }
 
 impl Default for DeliveryMetrics {
@@ -56,6 +94,8 @@ impl Default for DeliveryMetrics {
             window: Family::default(),
             in_flight: Family::default(),
             open_breakers: Family::default(),
+            usual: CHANNELS.map(Usual::new),
+            other: Usual::new("other"),
         }
     }
 }
@@ -78,54 +118,52 @@ impl DeliveryMetrics {
 
     /// An attempt ended.
     pub fn attempted(&self, channel: &str, outcome: &Outcome, took: Duration) {
-        let outcome = match outcome {
-            Outcome::Delivered { .. } => "delivered",
-            Outcome::Retry { .. } => "transient",
-            Outcome::Reject { .. } => "permanent",
+        let usual = self.usual(channel);
+        let attempts = |outcome| self.attempts.get_or_create(&usual.with(outcome)).clone();
+        match outcome {
+            Outcome::Delivered { .. } => usual.delivered.get_or_init(|| attempts("delivered")).inc(),
+            Outcome::Retry { .. } => attempts("transient").inc(),
+            Outcome::Reject { .. } => attempts("permanent").inc(),
         };
-        self.attempts.get_or_create(&OutcomeLabels { channel: known(channel), outcome }).inc();
-        self.attempt_seconds.get_or_create(&channel_labels(channel)).observe(took.as_secs_f64());
+        let seconds = || self.attempt_seconds.get_or_create(&usual.labels()).clone();
+        usual.attempt_seconds.get_or_init(seconds).observe(took.as_secs_f64());
     }
 
     /// What came of an attempt is on record.
     pub fn recorded(&self, message: &Message, now: Timestamp) {
         match message.delivery.status {
             Status::Completed => {
-                self.ended(&message.channel, "completed");
+                let usual = self.usual(&message.channel);
+                usual.completed.get_or_init(|| self.messages.get_or_create(&usual.with("completed")).clone()).inc();
                 let took = now.duration_since(message.created_date).as_secs_f64();
-                self.message_seconds.get_or_create(&channel_labels(&message.channel)).observe(took.max(0.0));
+                let seconds = || self.message_seconds.get_or_create(&usual.labels()).clone();
+                usual.message_seconds.get_or_init(seconds).observe(took.max(0.0));
             }
             Status::Failed => self.given_up(&message.channel),
             _ => {
-                self.retries.get_or_create(&channel_labels(&message.channel)).inc();
+                self.retries.get_or_create(&self.usual(&message.channel).labels()).inc();
             }
         }
     }
 
     /// A message has failed and has a dead letter.
     pub fn given_up(&self, channel: &str) {
-        self.ended(channel, "failed");
-        self.dead_letters.get_or_create(&channel_labels(channel)).inc();
+        let usual = self.usual(channel);
+        self.messages.get_or_create(&usual.with("failed")).inc();
+        self.dead_letters.get_or_create(&usual.labels()).inc();
     }
 
     /// How things stand on a channel.
     pub fn seen(&self, channel: &str, window: usize, in_flight: usize, open: usize) {
-        let labels = channel_labels(channel);
-        for (gauge, value) in [(&self.window, window), (&self.in_flight, in_flight), (&self.open_breakers, open)] {
-            gauge.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+        let usual = self.usual(channel);
+        let gauges = [&self.window, &self.in_flight, &self.open_breakers];
+        let standing = usual.standing.get_or_init(|| gauges.map(|gauge| gauge.get_or_create(&usual.labels()).clone()));
+        for (gauge, value) in standing.iter().zip([window, in_flight, open]) {
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         }
     }
 
-    fn ended(&self, channel: &str, outcome: &'static str) {
-        self.messages.get_or_create(&OutcomeLabels { channel: known(channel), outcome }).inc();
+    fn usual(&self, channel: &str) -> &Usual {
+        self.usual.iter().find(|usual| usual.channel == channel).unwrap_or(&self.other)
     }
-}
-
-fn channel_labels(channel: &str) -> ChannelLabels {
-    ChannelLabels { channel: known(channel) }
-}
-
-/// A channel's name, which needs no copy for each figure. There is nobody who sends over any other.
-fn known(channel: &str) -> &'static str {
-    CHANNELS.into_iter().find(|known| *known == channel).unwrap_or("other")
 }

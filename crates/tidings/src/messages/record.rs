@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use tidings_core::message::{Attempt, Delivery, Status};
 use tidings_core::time::{self, Timestamp};
-use tidings_store::{Error, Item, Key, KeyKind, Name, Table, Value};
+use tidings_store::{Attributes, Error, Item, Key, KeyKind, Name, Table, Value};
 use uuid::Uuid;
 
 use crate::channel::{audit_log, stream};
@@ -28,11 +28,6 @@ pub const COPIES: usize = 100;
 
 /// Before the key of a message that has ended; no key has it.
 const ENDED: char = '\u{1}';
-
-/// Attributes that stay as they were made, at the most.
-const FIXED: usize = 16;
-/// Others that most have when they are made.
-const MOVING: usize = 6;
 
 /// Partitions of `due-index` for each channel, so that none is hot on DynamoDB.
 pub const DUE_PARTS: u8 = 4;
@@ -227,26 +222,30 @@ impl Message {
 
     /// What a change can touch, and with it the attributes that stay as they were made.
     pub fn with_fixed(&self, moving: impl IntoIterator<Item = (Name, Value)>) -> Result<Item, Error> {
+        let text = |text: &String| Some(Value::from(text));
+        let some = |text: &Option<String>| text.as_ref().map(Value::from);
+        let secret = self.secret.as_ref().map(|secret| Value::from(secret.expose()));
         // In the order of their names, as they are kept: two sorted runs are soon one.
-        let fixed = Item::with_room(FIXED + MOVING)
-            .with("channel", &self.channel)
-            .with("correlation_id", &self.correlation_id)
-            .with("created_by", &self.created_by)
-            .with("created_date", time::iso_millis(self.created_date))
-            .with_some("event_id", self.event_id.as_ref())
-            .with("message_id", &self.message_id)
-            .with("message_type", &self.message_type)
-            .with("payload", Value::from_record(&self.payload)?)
-            .with_some("retry_of", self.retry_of.as_ref())
-            .with_some("rule", self.rule.as_ref())
-            .with_some("schema_version", self.schema_version.as_ref())
-            .with("stage", &self.stage)
-            .with("target", Value::from_record(&self.target)?)
-            .with_some("target_secret", self.secret.as_ref().map(Secret::expose))
-            .with_some("target_secret", self.lost_secret.clone())
-            .with_some("trace_id", self.trace_id.as_ref())
-            .with("ttl", self.ttl);
-        Ok(Item(fixed.0.joined(moving)))
+        let fixed = [
+            ("channel", text(&self.channel)),
+            ("correlation_id", text(&self.correlation_id)),
+            ("created_by", text(&self.created_by)),
+            ("created_date", Some(time::iso_millis(self.created_date).into())),
+            ("event_id", some(&self.event_id)),
+            ("message_id", text(&self.message_id)),
+            ("message_type", text(&self.message_type)),
+            ("payload", Some(stored(&self.payload)?)),
+            ("retry_of", some(&self.retry_of)),
+            ("rule", some(&self.rule)),
+            ("schema_version", some(&self.schema_version)),
+            ("stage", text(&self.stage)),
+            ("target", Some(stored(&self.target)?)),
+            ("target_secret", self.lost_secret.clone().map(Value::from).or(secret)),
+            ("trace_id", some(&self.trace_id)),
+            ("ttl", Some(self.ttl.into())),
+        ];
+        let fixed = fixed.into_iter().filter_map(|(name, value)| Some((name.into(), value?)));
+        Ok(Item(Attributes::of_two(fixed, moving)))
     }
 
     /// Of its attributes, those that a change of the message can touch; all others stay as they were made.
@@ -282,6 +281,24 @@ impl Message {
 
     pub fn from_item(item: &Item) -> Result<Self, Error> {
         read(item).ok_or_else(|| Error::Corrupt("a stored message cannot be read".to_owned()))
+    }
+}
+
+/// What [`Value::from_record`] makes of it, without asking each value what it is.
+fn stored(fields: &Map<String, Json>) -> Result<Value, Error> {
+    let mut attributes = Attributes::with_capacity(fields.len());
+    for (name, value) in fields {
+        attributes.insert(name.clone(), stored_value(value)?);
+    }
+    Ok(Value::M(attributes))
+}
+
+fn stored_value(value: &Json) -> Result<Value, Error> {
+    match value {
+        Json::String(text) => Ok(Value::from(text)),
+        Json::Array(values) => Ok(Value::L(values.iter().map(stored_value).collect::<Result<_, _>>()?)),
+        Json::Object(fields) => stored(fields),
+        Json::Null | Json::Bool(_) | Json::Number(_) => Value::from_record(value),
     }
 }
 
@@ -401,6 +418,15 @@ mod tests {
         assert_eq!(item.int("ttl"), Some(message.created_date.as_second() + 90 * 86_400));
         assert_eq!(Message::from_item(&item).unwrap(), message);
         assert!(Message::from_item(&Item::new()).is_err());
+    }
+
+    #[test]
+    fn json_is_stored_as_any_record_is() {
+        let nested = json!({ "a": [1, -2.5, u64::MAX, "x", [], [{}], null, true], "b": { "": "y", "c": { "d": 0 } } });
+        let Json::Object(fields) = &nested else { panic!("it is an object") };
+        assert_eq!(stored(fields).unwrap(), Value::from_record(&nested).unwrap());
+        let too_large = json!({ "n": [1e300] });
+        assert!(too_large.as_object().is_some_and(|fields| stored(fields).is_err()), "as an item cannot hold it");
     }
 
     // S002-51

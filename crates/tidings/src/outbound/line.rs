@@ -14,27 +14,31 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
+use tokio::time::Instant;
 
 use super::pool::Stream;
+use crate::alarm::Alarm;
 
 /// A connection that is open, as far as we know.
 pub(super) struct Line {
     sender: SendRequest<Full<Bytes>>,
     /// Absent once it has ended: whoever still waits for something then learns that it does not come.
     connection: Option<Connection<Stream, Full<Bytes>>>,
+    alarm: Alarm,
 }
 
-/// Why there is no answer, and the request if nothing of it was sent.
-pub(super) struct Unanswered {
-    pub(super) error: hyper::Error,
-    pub(super) request: Option<Request<Full<Bytes>>>,
+/// Why there is no answer.
+pub(super) enum Unanswered {
+    /// With the request if nothing of it was sent.
+    Broken(hyper::Error, Option<Box<Request<Full<Bytes>>>>),
+    Late,
 }
 
 impl Line {
     pub(super) async fn new(stream: Stream) -> Result<Self, hyper::Error> {
         // Head and body in one piece: to copy the one costs less than to have the system put them together.
         let (sender, connection) = Builder::new().writev(false).handshake(stream).await?;
-        Ok(Self { sender, connection: Some(connection) })
+        Ok(Self { sender, connection: Some(connection), alarm: Alarm::default() })
     }
 
     /// Whether it can be used for the next exchange.
@@ -47,17 +51,22 @@ impl Line {
         self.connection.is_some() && self.sender.is_ready()
     }
 
-    /// Sends a request, and waits for the head of its answer.
-    pub(super) async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Unanswered> {
+    /// Sends a request, and waits for the head of its answer, but not beyond that moment.
+    pub(super) async fn exchange(
+        &mut self,
+        request: Request<Full<Bytes>>,
+        until: Instant,
+    ) -> Result<Response<Incoming>, Unanswered> {
         let mut answer = pin!(self.sender.try_send_request(request));
-        let answer = poll_fn(|cx| {
+        let answer = pin!(poll_fn(|cx| {
             // What is to be sent is taken up by the connection.
             drive(&mut self.connection, cx);
             answer.as_mut().poll(cx)
-        });
-        answer.await.map_err(|mut unsent: TrySendError<_>| {
-            let request = unsent.take_message();
-            Unanswered { request, error: unsent.into_error() }
+        }));
+        let answer = self.alarm.wait(until, answer).await.ok_or(Unanswered::Late)?;
+        answer.map_err(|mut failed: TrySendError<_>| {
+            let unsent = failed.take_message().map(Box::new);
+            Unanswered::Broken(failed.into_error(), unsent)
         })
     }
 

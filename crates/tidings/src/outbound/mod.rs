@@ -11,7 +11,10 @@ mod place;
 mod pool;
 pub mod trace;
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -294,18 +297,21 @@ impl Outbound {
         timeouts: Timeouts,
     ) -> Result<Response, Error> {
         let (begun, origin) = (Instant::now(), place.origin());
-        let mut answer = self.begin(place, call, timeouts).await?;
+        let mut answer = self.begin(place, call, timeouts, begun).await?;
         let total = timeouts.total;
-        // What came with the head is read without a timer.
-        match tokio::time::timeout_at(begun + total, self.body(&mut answer, origin, most)).await {
-            Ok(body) => {
-                let Begun { status, headers, line, .. } = answer;
-                let body = body?;
-                self.pool.give_back(origin, line).await;
-                Ok(Response { status, headers, body })
+        let body = {
+            let mut reading = pin!(self.body(&mut answer, origin, most));
+            // Most of it came with the head, and is read without a timer.
+            match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
+                Poll::Ready(body) => Ok(body),
+                Poll::Pending => tokio::time::timeout_at(begun + total, reading).await,
             }
-            Err(_) => Err(Error::Timeout { origin: origin.to_owned(), what: ANSWERING, limit: total }),
-        }
+        };
+        let late = |_| Error::Timeout { origin: origin.to_owned(), what: ANSWERING, limit: total };
+        let body = body.map_err(late)??;
+        let Begun { status, headers, line, .. } = answer;
+        self.pool.give_back(origin, line).await;
+        Ok(Response { status, headers, body })
     }
 
     /// An exchange whose answer has no end: its head has come, the rest comes when it comes.
@@ -316,10 +322,10 @@ impl Outbound {
     pub async fn open(&self, request: Request) -> Result<Begun, Error> {
         let Request { method, url, headers, body } = request;
         let place = self.place(url)?;
-        self.begin(&place, Call { method, headers, body }, self.timeouts).await
+        self.begin(&place, Call { method, headers, body }, self.timeouts, Instant::now()).await
     }
 
-    async fn begin(&self, place: &Place, call: Call, timeouts: Timeouts) -> Result<Begun, Error> {
+    async fn begin(&self, place: &Place, call: Call, timeouts: Timeouts, begun: Instant) -> Result<Begun, Error> {
         let origin = place.origin();
         let mut sent = http::Request::new(Full::new(call.body));
         *sent.method_mut() = call.method;
@@ -332,13 +338,13 @@ impl Outbound {
         let (first_byte, total) = (timeouts.connect + timeouts.first_byte, timeouts.total);
         let (what, limit) = if first_byte <= total { ("begin to answer", first_byte) } else { (ANSWERING, total) };
         let uri = || Uri::try_from(place.url().as_str());
-        match tokio::time::timeout(limit, self.pool.request(origin, sent, uri)).await {
-            Ok(Ok((answer, line))) => {
+        match self.pool.request(origin, sent, uri, begun + limit).await {
+            Ok((answer, line)) => {
                 let (head, rest) = answer.into_parts();
                 Ok(Begun { status: head.status.as_u16(), headers: head.headers, rest, line })
             }
-            Ok(Err(error)) => Err(self.classify(&error, matches!(error, Failed::Connect(_)), origin)),
-            Err(_) => Err(Error::Timeout { origin: origin.to_owned(), what, limit }),
+            Err(Failed::Late) => Err(Error::Timeout { origin: origin.to_owned(), what, limit }),
+            Err(error) => Err(self.classify(&error, matches!(error, Failed::Connect(_)), origin)),
         }
     }
 

@@ -17,7 +17,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
 use rustls::ClientConfig;
 use rustls_platform_verifier::BuilderVerifierExt;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
 use super::guard::{Guard, Resolver, SystemResolver};
@@ -64,6 +64,17 @@ pub(super) enum Failed {
     Connect(#[source] Boxed),
     #[error("the exchange failed")]
     Exchange(#[from] hyper::Error),
+    #[error("there is no answer in time")]
+    Late,
+}
+
+impl From<Unanswered> for Failed {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Broken(error, _) => error.into(),
+            Unanswered::Late => Self::Late,
+        }
+    }
 }
 
 /// Connections of which at most so many to one host are kept while nobody uses them. Connecting, from the name to the end
@@ -90,32 +101,31 @@ pub(super) fn open(guard: Option<Guard>, connect: Duration, most_idle: usize) ->
 }
 
 impl Pool {
-    /// Sends a request to an origin, and gives the head of its answer with the connection that the rest comes by. `uri`
-    /// says where to connect.
+    /// Sends a request to an origin, and gives the head of its answer with the connection that the rest comes by, unless
+    /// that takes until that moment. `uri` says where to connect.
     pub(super) async fn request(
         &self,
         origin: &str,
         mut request: Request<Full<Bytes>>,
         uri: impl FnOnce() -> Result<Uri, http::uri::InvalidUri>,
+        until: Instant,
     ) -> Result<(Response<Incoming>, Box<Line>), Failed> {
         while let Some(mut line) = self.free.take(origin) {
             // The other side may have closed it meanwhile.
             if !line.is_free().await {
                 continue;
             }
-            match line.exchange(request).await {
+            match line.exchange(request, until).await {
                 Ok(answer) => return Ok((answer, line)),
                 // It was closed in this moment, before anything was sent.
-                Err(Unanswered { request: Some(unsent), .. }) => request = unsent,
-                Err(Unanswered { error, .. }) => return Err(error.into()),
+                Err(Unanswered::Broken(_, Some(unsent))) => request = *unsent,
+                Err(unanswered) => return Err(unanswered.into()),
             }
         }
         // Most need no new connection, and no room for it.
-        let mut line = Box::pin(self.connect(uri)).await?;
-        match line.exchange(request).await {
-            Ok(answer) => Ok((answer, line)),
-            Err(Unanswered { error, .. }) => Err(error.into()),
-        }
+        let connecting = Box::pin(timeout_at(until, self.connect(uri)));
+        let mut line = connecting.await.map_err(|_| Failed::Late)??;
+        Ok((line.exchange(request, until).await?, line))
     }
 
     async fn connect(&self, uri: impl FnOnce() -> Result<Uri, http::uri::InvalidUri>) -> Result<Box<Line>, Failed> {

@@ -11,9 +11,11 @@ use std::time::Duration;
 use tidings_core::message::{Action, Input, Status, Verdict};
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Write};
+use tokio::time::Instant;
 
 use super::senders::{self, Sent};
 use super::targets;
+use crate::alarm::Alarm;
 use crate::app::Services;
 use crate::audit;
 use crate::bus::push;
@@ -81,7 +83,13 @@ impl Known {
 
 /// Makes the next attempt of a message, if it is due and nobody else is at it. `known` is how it was not long ago;
 /// `is_new` says that it was made by this process and not tried yet.
-pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Known>, is_new: bool) -> Result<Looked, Error> {
+pub async fn attempt(
+    desk: &Desk,
+    alarm: &mut Alarm,
+    message_id: &str,
+    known: Option<Known>,
+    is_new: bool,
+) -> Result<Looked, Error> {
     let (services, messages) = (&desk.services, &desk.services.messages);
     let mut known = known;
     let mut hold = if is_new && services.embedded.is_some() { messages.holds.try_hold(message_id) } else { None };
@@ -113,7 +121,7 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Known>, is_new
             }
         }
         if let Some(hold) = hold.take() {
-            return attempt_at_once(desk, stored, hold, now).await;
+            return attempt_at_once(desk, alarm, stored, hold, now).await;
         }
         match take_up(desk, stored, now).await {
             Ok(Some(taken)) => break taken,
@@ -138,12 +146,18 @@ async fn carry_out(desk: &Desk, taken: Box<Stored>) -> Result<Looked, Error> {
 }
 
 /// Makes an attempt that is written down with its outcome, or when that is long in coming. Whatever is due can be taken up.
-async fn attempt_at_once(desk: &Desk, stored: Box<Stored>, hold: Hold<'_>, now: Timestamp) -> Result<Looked, Error> {
+async fn attempt_at_once(
+    desk: &Desk,
+    alarm: &mut Alarm,
+    stored: Box<Stored>,
+    hold: Hold<'_>,
+    now: Timestamp,
+) -> Result<Looked, Error> {
     let (taken, sent) = {
         let mut sending = std::pin::pin!(send(desk, &stored.message));
-        match tokio::time::timeout(SOON, sending.as_mut()).await {
-            Ok(sent) => (None, sent),
-            Err(_) => {
+        match alarm.wait(Instant::now() + SOON, sending.as_mut()).await {
+            Some(sent) => (None, sent),
+            None => {
                 let written = async {
                     let taken = take_up(desk, stored.clone(), now).await;
                     drop(hold);
@@ -322,7 +336,12 @@ async fn anew(services: &Services, spare: Option<&Stored>, message_id: &str) -> 
 fn tell(services: &Services, message: &Message) {
     count(services, message);
     services.metrics.delivery.recorded(message, services.clock.now());
-    services.messages.recorded.send_modify(|count| *count += 1);
+    // Whoever comes to listen from now on finds it in the store.
+    let is_heard = services.messages.recorded.receiver_count() > 0;
+    services.messages.recorded.send_if_modified(|count| {
+        *count += 1;
+        is_heard
+    });
     if message.delivery.status.is_final() && push::stands_for_another(message) {
         // Nobody may listen.
         let _ = services.messages.pushed.send(message.message_id.clone());

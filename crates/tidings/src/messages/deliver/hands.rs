@@ -19,8 +19,10 @@ const KEPT: usize = 128;
 pub(super) trait Work: Send + Sync + 'static {
     type Piece: Send;
     type Done: Send;
+    /// What a task keeps from one piece to the next.
+    type Kit: Default + Send;
 
-    fn work(&self, piece: Self::Piece) -> impl Future<Output = Self::Done> + Send;
+    fn work(&self, kit: &mut Self::Kit, piece: Self::Piece) -> impl Future<Output = Self::Done> + Send;
 }
 
 /// What came of a piece of work, or what a panic said. Whose that was is not known.
@@ -130,8 +132,9 @@ impl<W: Work> Bench<W> {
 
 /// Does one piece after the other.
 async fn work<W: Work>(bench: Arc<Bench<W>>) {
+    let mut kit = W::Kit::default();
     while let Some(piece) = bench.next().await {
-        let ended = AssertUnwindSafe(bench.what.work(piece)).catch_unwind().await;
+        let ended = AssertUnwindSafe(bench.what.work(&mut kit, piece)).catch_unwind().await;
         let mut state = bench.state();
         state.busy -= 1;
         state.ended.push(ended.map_err(|panic| said(&*panic)));
@@ -157,8 +160,9 @@ mod tests {
     impl Work for Letting {
         type Piece = usize;
         type Done = usize;
+        type Kit = ();
 
-        async fn work(&self, piece: usize) -> usize {
+        async fn work(&self, (): &mut (), piece: usize) -> usize {
             self.0.acquire().await.unwrap().forget();
             assert!(piece != 13, "an unlucky one");
             piece

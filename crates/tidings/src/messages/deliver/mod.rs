@@ -46,6 +46,7 @@ use self::queueing::Queued;
 use self::window::{Stub, Window};
 use super::ledger::Ledger;
 use super::record::{self, CHANNELS, DUE_PARTS};
+use crate::alarm::Alarm;
 use crate::app::Services;
 use crate::channel::limiter::{Admission, Health, Limiter, Limits};
 use crate::workers::turned_true;
@@ -144,6 +145,8 @@ async fn run(mut deliverer: Deliverer, mut stop: watch::Receiver<bool>) {
             () = alarm.as_mut() => {}
             () = turned_true(&mut stop) => break,
         }
+        // Whoever is about to come comes along: a look for many costs little more than one for one.
+        tokio::task::yield_now().await;
     }
     let rest = async {
         while !deliverer.running.is_empty() {
@@ -159,12 +162,13 @@ async fn run(mut deliverer: Deliverer, mut stop: watch::Receiver<bool>) {
 impl Work for Desk {
     type Piece = Stub;
     type Done = (Stub, Result<Looked, Error>);
+    type Kit = Alarm;
 
-    async fn work(&self, mut stub: Stub) -> Self::Done {
+    async fn work(&self, alarm: &mut Alarm, mut stub: Stub) -> Self::Done {
         // What is being written of it at this moment must not come between.
         let at_once = stub.is_new && !stub.queueing;
         let known = stub.stored.take().map(|stored| Known { stored, seen: stub.seen });
-        let looked = attempt(self, &stub.message_id, known, at_once).await;
+        let looked = attempt(self, alarm, &stub.message_id, known, at_once).await;
         if looked.is_err() {
             // A store that fails is not to be asked again at once.
             tokio::time::sleep(PAUSE).await;
