@@ -138,31 +138,38 @@ impl<'a> Entries<'a> {
 
     /// Takes in the entries of all crowds that share a start.
     fn read_crowds(&mut self, shared: Vec<u8>) -> Result<(), Error> {
+        let mut found = Vec::new();
         let mut take_in = |rest: &[u8], item: Slice| {
             let entry = [&shared, rest].concat();
             if entry >= self.low && entry < self.high {
-                self.crowded.insert(entry, item);
+                found.push((entry, item));
             }
         };
         if self.space == Space::Apart {
             items_of(self.view, &shared)?.into_iter().for_each(|(rest, item)| take_in(&rest, item));
         } else {
-            let bytes = self.crowds.map_or(0, |(_, bytes)| bytes);
             for pair in self.view.prefix(self.space, &keys::lists_of(&shared)) {
                 let (_, list) = pair?;
-                let Some(sheaf_key) = binding::sheaf_of_list(&list) else {
-                    keys::keys_of_list(&list).for_each(|rest| take_in(rest, Slice::default()));
-                    continue;
-                };
-                let sheaf = self.view.get(Space::Apart, &Slice::from(sheaf_key))?;
-                let items = sheaf.map(|sheaf| sheaf::items(&sheaf)).transpose()?.unwrap_or_default();
-                let start = sheaf::shared_of(sheaf_key).unwrap_or_default();
-                let rests = items.iter().filter_map(|(rest, _)| binding::entry_rest(start, bytes, rest));
-                rests.for_each(|rest| take_in(&rest, Slice::default()));
+                match binding::sheaf_of_list(&list) {
+                    Some(sheaf_key) => self.led_to(sheaf_key)?.iter().for_each(|rest| take_in(rest, Slice::default())),
+                    None => keys::keys_of_list(&list).for_each(|rest| take_in(rest, Slice::default())),
+                }
             }
         }
+        // Sorted once: to find the place of each among the others takes longer.
+        self.crowded.append(&mut found.into_iter().collect());
         self.shared = shared;
         Ok(())
+    }
+
+    /// The rests of the entries that lead to the items of a sheaf.
+    fn led_to(&self, sheaf_key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        let (start, bytes) = (sheaf::shared_of(sheaf_key), self.crowds.map(|(_, bytes)| bytes));
+        let (Some(start), Some(bytes)) = (start, bytes) else { return Ok(Vec::new()) };
+        // It may have gone since, and the list not yet.
+        let sheaf = self.view.get(Space::Apart, &Slice::from(sheaf_key))?;
+        let items = sheaf.map(|sheaf| sheaf::items(&sheaf)).transpose()?.unwrap_or_default();
+        Ok(items.iter().filter_map(|(rest, _)| binding::entry_rest(start, bytes, rest)).collect())
     }
 }
 

@@ -84,15 +84,15 @@ impl<'a> SeenItems<'a> {
         let mut last = self.last.borrow_mut();
         let (_, items) = match &mut *last {
             Some(last) if *last.0 == *shared => last,
-            last => last.insert((shared.into(), items_of(self.view, shared)?)),
+            last => last.insert((shared.into(), items_of(self.view, shared)?.into_iter().collect())),
         };
         Ok(items.get(rest).cloned())
     }
 }
 
-/// The items of all sheaves that share a start, by the rest of their keys.
-pub fn items_of(view: &View<'_>, shared: &[u8]) -> Result<BTreeMap<Slice, Slice>, Error> {
-    let mut all = BTreeMap::new();
+/// The items of all sheaves that share a start, with the rest of their keys.
+pub fn items_of(view: &View<'_>, shared: &[u8]) -> Result<Vec<(Slice, Slice)>, Error> {
+    let mut all = Vec::new();
     for pair in view.prefix(Space::Apart, &sheaf::sheaves_of(shared)) {
         all.extend(sheaf::items(&pair?.1)?);
     }
