@@ -29,6 +29,8 @@ const SHELF_BYTES: usize = 64 * 1024;
 struct Shelves {
     keys: Shelf,
     items: Shelf,
+    /// Items that may be stored with others: of these, what is stored is a copy, and they go as soon as that is.
+    bound: Shelf,
     /// The first tables that are written to: most transactions of one call write to the same ones.
     places: [Option<usize>; 2],
     runs: Runs,
@@ -37,7 +39,18 @@ struct Shelves {
 impl Shelves {
     /// For a call of so many transactions.
     fn of(transactions: usize) -> Self {
-        Self { keys: Shelf::new(), items: Shelf::new(), places: [None; 2], runs: Runs::of(transactions) }
+        let (keys, items, bound) = (Shelf::new(), Shelf::new(), Shelf::new());
+        Self { keys, items, bound, places: [None; 2], runs: Runs::of(transactions) }
+    }
+
+    /// Bytes of items on them.
+    const fn len(&self) -> usize {
+        self.items.len() + self.bound.len()
+    }
+
+    /// All that is on them; then they are empty.
+    fn take(&mut self) -> Taken<impl Iterator<Item = Slice>> {
+        Taken { keys: self.keys.take(), items: self.items.take(), bound: self.bound.take() }
     }
 
     /// The place of a table.
@@ -52,6 +65,13 @@ impl Shelves {
         }
         Ok(place)
     }
+}
+
+/// What was on the shelves, each in the order in which it was put there.
+struct Taken<I> {
+    keys: I,
+    items: I,
+    bound: I,
 }
 
 pub struct Plan {
@@ -115,7 +135,7 @@ pub struct Entry {
 pub fn plan(tables: &Tables, writes: Vec<Write>) -> Result<Plan, Error> {
     let mut shelves = Shelves::of(1);
     let mut plan = draft(tables, writes, &mut shelves)?;
-    plan.fill(&mut shelves.keys.take(), &mut shelves.items.take());
+    plan.fill(&mut shelves.take());
     plan.checked(tables)
 }
 
@@ -132,7 +152,7 @@ pub fn plan_each(
     let mut filled = 0;
     for writes in transactions {
         answers.push(draft(tables, writes, &mut shelves).map(|plan| plans.push(plan)));
-        if shelves.items.len() >= SHELF_BYTES {
+        if shelves.len() >= SHELF_BYTES {
             fill_all(plans.get_mut(filled..).unwrap_or_default(), &mut shelves);
             filled = plans.len();
         }
@@ -144,8 +164,8 @@ pub fn plan_each(
 }
 
 fn fill_all(plans: &mut [Plan], shelves: &mut Shelves) {
-    let (mut keys, mut items) = (shelves.keys.take(), shelves.items.take());
-    plans.iter_mut().for_each(|plan| plan.fill(&mut keys, &mut items));
+    let mut taken = shelves.take();
+    plans.iter_mut().for_each(|plan| plan.fill(&mut taken));
 }
 
 /// Takes out those that name an item twice.
@@ -163,11 +183,12 @@ fn refuse_twice(tables: &Tables, plans: &mut Vec<Plan>, answers: &mut [Result<()
 
 /// A plan without its bytes, which are on the shelves in the order in which [`Plan::fill`] wants them.
 fn draft(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Result<Plan, Error> {
-    let marks = (shelves.keys.mark(), shelves.items.mark());
+    let marks = (shelves.keys.mark(), shelves.items.mark(), shelves.bound.mark());
     let drafted = draft_steps(tables, writes, shelves);
     if drafted.is_err() {
         shelves.keys.back_to(&marks.0);
         shelves.items.back_to(&marks.1);
+        shelves.bound.back_to(&marks.2);
     }
     drafted
 }
@@ -184,9 +205,9 @@ fn draft_steps(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Re
         let ids = &opened.ids;
         let (condition, action) = match write {
             Write::Put { item, condition, .. } => {
-                let before = shelves.items.len();
+                let before = shelves.len();
                 let stored = put_stored(shelves, opened, place, &item, may_be_bound(&condition, size))?;
-                bytes += shelves.items.len() - before;
+                bytes += shelves.len() - before;
                 (condition, Action::Put(stored))
             }
             Write::Update { table, key, changes, condition } => {
@@ -258,11 +279,11 @@ fn is_touched(table: &Table, index: &Index, changes: &[Change]) -> bool {
 
 impl Plan {
     /// Takes the bytes of its steps.
-    fn fill(&mut self, keys: &mut impl Iterator<Item = Slice>, items: &mut impl Iterator<Item = Slice>) {
+    fn fill<I: Iterator<Item = Slice>>(&mut self, taken: &mut Taken<I>) {
         for step in &mut self.steps {
-            step.item_key = keys.next().unwrap_or_default();
+            step.item_key = taken.keys.next().unwrap_or_default();
             if let Action::Put(stored) = &mut step.action {
-                stored.fill(keys, items);
+                stored.fill(taken);
             }
         }
     }
@@ -291,9 +312,10 @@ fn named_twice(steps: &[Step]) -> Option<usize> {
 
 impl Stored {
     /// Takes the bytes of its entries and its own.
-    fn fill(&mut self, keys: &mut impl Iterator<Item = Slice>, items: &mut impl Iterator<Item = Slice>) {
-        fill(&mut self.entries, keys);
-        self.bytes = items.next().unwrap_or_default();
+    fn fill<I: Iterator<Item = Slice>>(&mut self, taken: &mut Taken<I>) {
+        fill(&mut self.entries, &mut taken.keys);
+        let from = if self.member.is_some() { &mut taken.bound } else { &mut taken.items };
+        self.bytes = from.next().unwrap_or_default();
         put_beside(&mut self.entries, &self.bytes);
     }
 }
@@ -333,13 +355,13 @@ fn put_stored(
     let member = if may_be_bound && expiry.is_some() { shelves.runs.meet(opened, place, &key, item) } else { None };
     let wanted = |index: usize, _: &Index| member.is_none_or(|member| member.wants(index));
     let entries = put_entries(&mut shelves.keys, table, ids, &key, item, wanted)?;
-    let before = shelves.items.len();
-    shelves.items.put(|out| {
+    let shelf = if member.is_some() { &mut shelves.bound } else { &mut shelves.items };
+    let bytes = shelf.put(|out| {
         codec::encode_into(out, item);
         Some(())
     });
-    if let Some(member) = member {
-        shelves.runs.grow(member, shelves.items.len() - before);
+    if let (Some(member), Some(bytes)) = (member, bytes) {
+        shelves.runs.grow(member, bytes.len());
     }
     Ok(Stored { bytes: Slice::default(), entries, expiry, member, sheaf: None })
 }
