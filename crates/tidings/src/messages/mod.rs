@@ -177,7 +177,8 @@ impl Messages {
         let latest = now.as_second().saturating_add(self.keep_seconds);
         if request.deliver_at.is_some_and(|at| at.as_second() >= latest) {
             let days = self.keep_seconds / DAY_SECONDS;
-            errors.push(FieldError::new("deliver_at", format!("must be within {days} days, for no longer is it kept")));
+            let days = if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
+            errors.push(FieldError::new("deliver_at", format!("must be within {days}")));
         }
         if !errors.is_empty() {
             return Err(errors);

@@ -30,9 +30,9 @@ pub const COPIES: usize = 100;
 const ENDED: char = '\u{1}';
 
 /// Attributes that stay as they were made, at the most.
-const FIXED: usize = 16;
+const FIXED: usize = 15;
 /// Others that most have when they are made.
-const MOVING: usize = 6;
+const MOVING: usize = 7;
 
 /// Partitions of `due-index` for each channel, so that none is hot on DynamoDB.
 pub const DUE_PARTS: u8 = 4;
@@ -75,7 +75,8 @@ pub struct Message {
     pub correlation_id: String,
     /// The W3C trace of the request it came from, if that is not the correlation id's.
     pub trace_id: Option<String>,
-    /// Second since 1970 at which it ceases to exist.
+    /// Second since 1970 at which it ceases to exist once it has ended; one that waits is given up before, and stays until
+    /// it is.
     pub ttl: i64,
     /// `email`, `ntfy`, `webhook`, `queue`, `ticket`, or `dynamodb-stream` or `azure-devops` for what came from
     /// there and goes back.
@@ -144,6 +145,7 @@ impl Message {
     #[must_use]
     pub fn new(new: NewMessage<'_>, now: Timestamp) -> Self {
         let now = to_millis(now);
+        let deliver_at = new.deliver_at.map_or(now, |at| to_millis(at).max(now));
         Self {
             message_id: new.message_id.to_string(),
             created_date: now,
@@ -157,14 +159,14 @@ impl Message {
             delivery: Delivery::default(),
             correlation_id: new.correlation_id.to_owned(),
             trace_id: None,
-            ttl: now.as_second().saturating_add(new.keep_seconds),
+            ttl: deliver_at.as_second().saturating_add(new.keep_seconds),
             channel: new.channel.to_owned(),
             target: new.target,
             secret: new.secret,
             lost_secret: None,
             event_id: new.event_id.map(ToOwned::to_owned),
             rule: new.rule.map(ToOwned::to_owned),
-            deliver_at: new.deliver_at.map_or(now, |at| to_millis(at).max(now)),
+            deliver_at,
             retry_of: None,
             queued_at: None,
             cancel_key: None,
@@ -244,8 +246,7 @@ impl Message {
             .with("target", Value::from_record(&self.target)?)
             .with_some("target_secret", self.secret.as_ref().map(Secret::expose))
             .with_some("target_secret", self.lost_secret.clone())
-            .with_some("trace_id", self.trace_id.as_ref())
-            .with("ttl", self.ttl);
+            .with_some("trace_id", self.trace_id.as_ref());
         Ok(Item(fixed.0.joined(moving)))
     }
 
@@ -259,6 +260,9 @@ impl Message {
         let attempts = (!delivery.attempts.is_empty()).then(|| Value::from_record(&delivery.attempts)).transpose()?;
         let recipients = (!self.recipients.is_empty()).then(|| Value::from_record(&self.recipients)).transpose()?;
         let due = self.due_at();
+        // The store forgets only what has ended: nothing vanishes while it waits, however long nobody is here (SX-08).
+        let (waits_until, ttl) =
+            if delivery.status.is_final() { (None, Some(self.ttl)) } else { (Some(self.ttl), None) };
         // In the order of their names, as they are kept.
         Ok(Item::new()
             .with_some("attempts", attempts)
@@ -277,7 +281,9 @@ impl Message {
             .with("retry_count", delivery.retry_count)
             .with("revision", self.revision)
             .with("status", delivery.status.as_str())
-            .with("updated_date", updated))
+            .with_some("ttl", ttl)
+            .with("updated_date", updated)
+            .with_some("waits_until", waits_until))
     }
 
     pub fn from_item(item: &Item) -> Result<Self, Error> {
@@ -323,7 +329,8 @@ fn read(item: &Item) -> Option<Message> {
         delivery: read_delivery(item, lease.is_some())?,
         correlation_id: text("correlation_id")?,
         trace_id: text("trace_id"),
-        ttl: item.int("ttl")?,
+        // One that waits and that somebody else or an earlier version made has only the other.
+        ttl: item.int("waits_until").or_else(|| item.int("ttl"))?,
         // A message that somebody else put in the seed's table has neither of these.
         channel: text("channel").unwrap_or_else(|| "ntfy".to_owned()),
         target: map("target").unwrap_or_default(),
@@ -398,8 +405,14 @@ mod tests {
         table("dev").check_item(&item).unwrap();
         assert_eq!(item.str("created_date"), Some("2026-01-02T03:04:05.678Z"));
         assert_eq!(item.str("status"), Some("created"));
-        assert_eq!(item.int("ttl"), Some(message.created_date.as_second() + 90 * 86_400));
+        assert_eq!(message.ttl, message.created_date.as_second() + 90 * 86_400);
+        assert_eq!(item.int("ttl"), None, "what waits is not forgotten");
         assert_eq!(Message::from_item(&item).unwrap(), message);
+        let mut ended = message.clone();
+        ended.delivery.status = Status::Completed;
+        let item = ended.to_item().unwrap();
+        assert_eq!((item.int("ttl"), item.get("waits_until")), (Some(message.ttl), None));
+        assert_eq!(Message::from_item(&item).unwrap(), ended);
         assert!(Message::from_item(&Item::new()).is_err());
     }
 

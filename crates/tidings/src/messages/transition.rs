@@ -15,7 +15,7 @@ use super::{Follower, dead, shorter};
 use crate::bus::push;
 
 /// What a change can take away from a message. Attributes that we do not know stay.
-pub(super) const PASSING: [&str; 12] = [
+pub(super) const PASSING: [&str; 14] = [
     "due",
     "next_attempt_at",
     "lease_owner",
@@ -23,6 +23,9 @@ pub(super) const PASSING: [&str; 12] = [
     "notification_id",
     "put_off_by",
     "deliver_at",
+    "waits_until",
+    // One that waits and that an earlier version made has it.
+    "ttl",
     // Only in a shorter form.
     "attempts",
     "recipients",
@@ -30,6 +33,9 @@ pub(super) const PASSING: [&str; 12] = [
     "processing_completed_at",
     "queued_at",
 ];
+
+/// Seconds that a message is kept after it has ended, at the least.
+const ENDED_SECONDS: i64 = 3600;
 
 /// A message as it is in the store.
 #[derive(Debug, Clone)]
@@ -155,7 +161,7 @@ impl Stored {
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
         let after = &mut self.message;
-        let (from, before, mut now) = (after.delivery.status, after.delivery.retry_count, after.updated_date);
+        let (from, before, mut now) = (counted(after), after.delivery.retry_count, after.updated_date);
         let (mut tally, mut actions) = (Tally::default(), Vec::new());
         for (input, at) in inputs {
             actions = after.delivery.step(policy, input, at)?;
@@ -168,6 +174,9 @@ impl Stored {
             if !after.delivery.attempts.is_empty() {
                 after.processing_started_at = after.processing_started_at.or(Some(after.updated_date));
             }
+        }
+        if after.delivery.status.is_final() {
+            after.ttl = after.ttl.max(now.as_second().saturating_add(ENDED_SECONDS));
         }
         // Where it only passed through it is not counted.
         tally.count(from, after);
@@ -195,7 +204,7 @@ impl Stored {
         Ok(Transition { after: self, writes, tally, actions })
     }
 
-    /// The message put off until the end of quiet hours; its state stays.
+    /// The message put off until the end of quiet hours; its state stays. From then on it has as long as any other (SX-15).
     ///
     /// # Errors
     ///
@@ -205,17 +214,22 @@ impl Stored {
         table: &Table,
         until: Timestamp,
         hours: &str,
+        keep_seconds: i64,
         now: Timestamp,
     ) -> Result<Transition, Error> {
         let after = &mut self.message;
+        let from = counted(after);
         touch(after, now);
+        after.ttl = after.ttl.max(until.as_second().saturating_add(keep_seconds));
         match after.delivery.status {
             Status::Processing => after.delivery.next_attempt_at = Some(until),
             _ => after.deliver_at = to_millis(until),
         }
         after.put_off_by = Some(hours.to_owned());
+        let mut tally = Tally::default();
+        tally.count(from, after);
         let write = self.update(table)?;
-        Ok(Transition { after: self, writes: vec![write], tally: Tally::default(), actions: Vec::new() })
+        Ok(Transition { after: self, writes: vec![write], tally, actions: Vec::new() })
     }
 
     /// The update from what was read to what the message is now. What does not fit is left out of it.
@@ -257,6 +271,11 @@ impl Stored {
 fn as_stored(message: Message, moving: Item, bytes: usize) -> Box<Stored> {
     let aside = bytes - moving.size();
     Box::new(Stored { message, item: moving, aside })
+}
+
+/// By what it is counted.
+const fn counted(message: &Message) -> (Status, i64) {
+    (message.delivery.status, message.ttl)
 }
 
 /// As any change leaves it.

@@ -147,7 +147,7 @@ pub fn fitting_letter(message: &Message, reason: &str, now: Timestamp) -> Result
 }
 
 fn beside(message: &Message, reason: &str, now: Timestamp) -> Item {
-    let kept = message.ttl.saturating_sub(message.created_date.as_second());
+    let kept = message.ttl.saturating_sub(message.deliver_at.as_second());
     Item::new()
         .with("id", &message.message_id)
         .with("source", SOURCE)

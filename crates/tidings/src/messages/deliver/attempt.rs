@@ -101,7 +101,7 @@ pub async fn attempt(desk: &Desk, message_id: &str, known: Option<Known>, is_new
             later => return Ok(Looked::untried(later)),
         }
         if let Some((until, hours)) = messages.quiet.until(&stored.message, now) {
-            let put_off = match stored.put_off(&messages.table, until, hours, now) {
+            let put_off = match stored.put_off(&messages.table, until, hours, messages.keep_seconds(), now) {
                 Err(Error::Invalid(why)) => return Box::pin(give_up(desk, message_id, &why)).await,
                 put_off => put_off?,
             };

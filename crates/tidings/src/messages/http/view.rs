@@ -43,6 +43,9 @@ pub struct MessageView<'a> {
     /// The W3C trace that was given beside the correlation id.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<&'a str>,
+    /// Second since 1970 at which it ceases to exist: `retention.messages_days` after it was made, or after the moment at which
+    /// it may leave first (`deliver_at`, the end of quiet hours), and an hour after it ended at the earliest. One that still
+    /// waits an hour before is given up, with a dead letter.
     ttl: i64,
     channel: &'a str,
     target: Cow<'a, Map<String, Value>>,
