@@ -56,6 +56,23 @@ fn values_that_can_be_none_are_bad_usage() {
     }
 }
 
+// A level that is none would let nothing through, and nobody would know why.
+#[test]
+fn a_log_level_that_is_none_is_named() {
+    let directory = tempdir().unwrap();
+    let mut command = tidings(directory.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    let ended = command.env("TIDINGS_LOG", "debgu").output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("tidings: TIDINGS_LOG must be ") && said.contains("did you mean \"debug\"?"), "{said}");
+    let mut command = tidings(directory.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    command.env("TIDINGS_LOG", "tidings=debug");
+    let mut running = Running::start(command);
+    running.wait_for("listening on");
+    running.terminate();
+    assert_eq!(running.wait().0, Some(0));
+}
+
 // A reader that goes away ends a listing quietly; a full disk does not.
 #[test]
 fn completions_are_printed_whole_or_not_at_all() {
