@@ -39,6 +39,9 @@ pub fn check(payload: &Map<String, Json>) -> Result<(), String> {
     if !payload.values().all(|value| is_within(value, DEPTH - 1)) {
         return Err(format!("is nested deeper than {DEPTH} levels"));
     }
+    if !payload.iter().all(|(name, value)| !name.is_empty() && is_named(value)) {
+        return Err("must have no empty name: every attribute needs one".to_owned());
+    }
     let words = |error: Error| match error {
         Error::Invalid(why) => format!("cannot be stored: {why}"),
         error => format!("cannot be stored: {error}"),
@@ -98,6 +101,15 @@ fn json_bytes(payload: &Map<String, Json>) -> usize {
     let mut count = Count(0);
     // A tree of JSON can always be written, and nothing fails that only counts.
     serde_json::to_writer(&mut count, payload).map_or(usize::MAX, |()| count.0)
+}
+
+/// Whether everything in a value has a name that is one.
+fn is_named(value: &Json) -> bool {
+    match value {
+        Json::Array(list) => list.iter().all(is_named),
+        Json::Object(map) => map.iter().all(|(name, value)| !name.is_empty() && is_named(value)),
+        _ => true,
+    }
 }
 
 /// Whether a value has at most so many levels.
