@@ -30,6 +30,7 @@ use tidings_core::envelope::FieldError;
 use tidings_core::message::Input;
 use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
+use tidings_core::trace;
 use tidings_store::{Error, Item, Key, Query, Store, Table, Write};
 use tokio::sync::{Notify, broadcast, watch};
 use uuid::Uuid;
@@ -111,7 +112,7 @@ pub struct Origin<'a> {
     pub created_by: &'a str,
     pub correlation_id: &'a str,
     /// Beside the correlation id.
-    pub trace_id: Option<&'a str>,
+    pub trace_parent: Option<&'a str>,
 }
 
 impl Messages {
@@ -203,7 +204,7 @@ impl Messages {
             deliver_at: request.deliver_at,
             keep_seconds: self.keep_seconds,
         };
-        let trace_id = origin.trace_id.map(ToOwned::to_owned);
+        let trace_id = origin.trace_parent.and_then(trace::carried);
         let message = Message { trace_id, cancel_key: request.cancel_key, ..Message::new(new, now) };
         // Too large, too deep, a number out of range: whatever an item cannot hold.
         let made = Made::checked(message, &self.table);

@@ -73,7 +73,7 @@ pub struct Message {
     /// Status, attempts and what follows from them; `core` decides about it.
     pub delivery: Delivery,
     pub correlation_id: String,
-    /// The W3C trace of the request it came from, if that is not the correlation id's.
+    /// The W3C trace of the request it came from, if that is not the correlation id's, as `core::trace::carried` has it.
     pub trace_id: Option<String>,
     /// Second since 1970 at which it ceases to exist once it has ended; one that waits is given up before, and stays until
     /// it is.

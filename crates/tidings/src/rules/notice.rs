@@ -205,7 +205,7 @@ impl Notice {
             deliver_at: None,
             keep_seconds: settings.messages_seconds,
         };
-        let trace_id = event.envelope.trace_id().map(ToOwned::to_owned);
+        let trace_id = event.envelope.trace_id();
         Destination::Message(Box::new(Message { trace_id, ..Message::new(new, event.received_at) }))
     }
 

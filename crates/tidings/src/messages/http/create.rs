@@ -7,7 +7,6 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
 use tidings_core::time::Timestamp;
-use tidings_core::trace::trace_id;
 use uuid::Uuid;
 
 use super::read;
@@ -55,7 +54,7 @@ pub(super) async fn create(
 
 fn origin<'a>(created_by: &'a str, correlation: &'a CorrelationId) -> Origin<'a> {
     let CorrelationId(correlation_id, beside) = correlation;
-    Origin { created_by, correlation_id, trace_id: beside.as_deref().and_then(trace_id) }
+    Origin { created_by, correlation_id, trace_parent: beside.as_deref() }
 }
 
 /// The message that a body asks for; every field that is wrong.

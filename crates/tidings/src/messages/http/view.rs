@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tidings_core::message::{Attempt, CANCELLED, Status};
 use tidings_core::time::{IsoMillis, Timestamp};
+use tidings_core::trace;
 
 use crate::mask;
 use crate::messages::record::{Message, Recipient};
@@ -106,7 +107,7 @@ impl<'a> From<&'a Message> for MessageView<'a> {
             retry_count: delivery.retry_count,
             notification_id: delivery.notification_id.as_deref(),
             correlation_id: &message.correlation_id,
-            trace_id: message.trace_id.as_deref(),
+            trace_id: message.trace_id.as_deref().map(|carried| trace::parts(carried).0),
             ttl: message.ttl,
             channel: &message.channel,
             target: shown(&message.target),
