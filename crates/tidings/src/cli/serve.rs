@@ -85,6 +85,9 @@ pub async fn run(arguments: Arguments, scratch: &mut Option<Scratch>) -> Result<
     crate::http::raise_file_limit();
     survive_file_size_limit()?;
     let stop = stop_signal()?;
+    if let Some(warning) = config.email.warning(|name| std::env::var(name).ok()) {
+        tracing::warn!("{warning}");
+    }
 
     let surroundings = Surroundings {
         clock: Arc::new(SystemClock::default()),
