@@ -192,7 +192,10 @@ impl Messages {
             stage: request.stage.as_deref().unwrap_or(&self.stage),
             message_type: &request.message_type,
             payload: match payload {
-                Value::Object(payload) => payload,
+                Value::Object(mut payload) => {
+                    payload::keep_numbers(&mut payload);
+                    payload
+                }
                 _ => Map::new(),
             },
             correlation_id: origin.correlation_id,

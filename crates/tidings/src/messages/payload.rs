@@ -55,6 +55,26 @@ pub fn check(payload: &Map<String, Json>) -> Result<(), String> {
     dead::table().check_item(&Item::new().with("id", "payload").with("payload", value)).map_err(words)
 }
 
+/// Writes numbers as they come back from the store, where 1.0 is 1: whoever is answered sees what everybody sees later
+/// (S002-77).
+pub fn keep_numbers(payload: &mut Map<String, Json>) {
+    payload.values_mut().for_each(keep_number);
+}
+
+fn keep_number(value: &mut Json) {
+    match value {
+        Json::Number(number) if number.is_f64() => {
+            // One that the store does not take is refused when it is written.
+            if let Ok(kept) = Value::from_record(&*value).and_then(|kept| kept.to_record()) {
+                *value = kept;
+            }
+        }
+        Json::Array(list) => list.iter_mut().for_each(keep_number),
+        Json::Object(map) => map.values_mut().for_each(keep_number),
+        _ => {}
+    }
+}
+
 /// Whether every limit holds, even if each character took as much room as one can: no level too many, each name has a
 /// letter, and no number has a fraction or an exponent.
 fn is_surely_taken(payload: &Map<String, Json>) -> bool {

@@ -390,3 +390,25 @@ async fn a_correlation_id_in_the_body_counts() {
     let none = client.get("/api/messages?correlation_id=c-body&status=failed").await.expect(200).json();
     assert_eq!(none["items"], json!([]));
 }
+
+// S002-77: the answer is what is there later, numbers included.
+#[tokio::test]
+async fn numbers_are_answered_as_they_are_kept() {
+    let server = quiet_server().await;
+    let client = server.client();
+    let payload =
+        r#"{"text":"a","n":1.0,"m":{"e":[1e3,-0.0,1.50,0.1,1e-7,12345678901234567890,1e20,1.7976931348623157e100]}}"#;
+    let body = format!(r#"{{"message_type":"reminder","payload":{payload}}}"#);
+    for path in ["/api/messages", "/api/messages/batch"] {
+        let body = if path.ends_with("batch") { format!("[{body}]") } else { body.clone() };
+        let made = client.post_as(path, "application/json", body).await.expect(201).json();
+        let made = made.get("items").map_or(&made, |items| &items[0]["message"]).clone();
+        assert_eq!(made["payload"]["n"].to_string(), "1");
+        assert_eq!(look(&client, &made).await["payload"].to_string(), made["payload"].to_string());
+    }
+    for large in ["1e200", "-1e126", "1e-131"] {
+        let body = format!(r#"{{"message_type":"reminder","payload":{{"text":"a","n":{large}}}}}"#);
+        let answer = client.post_as("/api/messages", "application/json", body).await;
+        assert_eq!(answer.bad_fields(), ["payload"], "{large}");
+    }
+}
