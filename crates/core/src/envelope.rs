@@ -108,10 +108,10 @@ impl Envelope {
         join_trace(&mut self.extensions, parent);
     }
 
-    /// The W3C trace that the event says it belongs to.
+    /// The W3C trace that the event says it belongs to, as [`crate::trace::carried`] has it.
     #[must_use]
-    pub fn trace_id(&self) -> Option<&str> {
-        crate::trace::trace_id(self.trace_parent()?)
+    pub fn trace_id(&self) -> Option<String> {
+        crate::trace::carried(self.trace_parent()?)
     }
 
     /// The same as it came, with the caller's span.

@@ -273,7 +273,7 @@ impl App {
         let business = Business::new(&ingest, &bus, &messages, &audit, &config);
         let (senders, alerts) = open::senders(&config, push.clone(), (&tickets, &bus, &ingest));
         let schedules = Schedules::new(Arc::clone(&store), Arc::clone(&ids), Arc::clone(&messages), clock.now());
-        schedules.load(&config.schedules, clock.now()).await?;
+        schedules.load_first(&config.schedules, &audit, clock.now()).await?;
         let figures = open::figures(&ingest, &messages);
         let gauges = Arc::new(House { bus: Arc::clone(&bus), figures: Arc::clone(&figures) });
         let parts = Parts {

@@ -13,6 +13,7 @@ use crate::audit::Action;
 use crate::config::limits::Limits as ConfigLimits;
 use crate::config::{Config, Difference, Problems};
 use crate::http::Problem;
+use crate::schedules::Told;
 
 /// Reads the configuration as the start did.
 pub type Source = Arc<dyn Fn() -> Result<Config, Problems> + Send + Sync>;
@@ -108,7 +109,8 @@ impl Services {
             current.take_over(new);
             difference
         };
-        self.schedules.load(&schedules, self.clock.now()).await?;
+        let told = Told { audit: &self.audit, user, correlation_id };
+        self.schedules.load(&schedules, told, self.clock.now()).await?;
         self.take_authorized_accounts(&process_alerts).await?;
         if let Some(map) = map {
             crate::inbox::sync::apply(self, map).await?;

@@ -45,9 +45,29 @@ pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
         // More than fits is as long as it can be.
         return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
-    let until = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
+    let until = date(value, now)?;
     // A date that has passed asks for no wait.
     Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
+}
+
+/// A date in one of the three forms that a recipient must take (RFC 9110, 5.6.7).
+fn date(text: &str, now: Timestamp) -> Option<Timestamp> {
+    if let Ok(at) = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text) {
+        return Some(at);
+    }
+    let utc = |form: &str| {
+        let read = jiff::civil::DateTime::strptime(form, text).ok()?;
+        read.to_zoned(jiff::tz::TimeZone::UTC).ok()
+    };
+    if let Some(at) = utc("%a %b %e %H:%M:%S %Y") {
+        return Some(at.timestamp());
+    }
+    // Two digits are a year of this century, unless that were more than 50 years from now.
+    let at = utc("%A, %d-%b-%y %H:%M:%S GMT")?;
+    let this_year = now.to_zoned(jiff::tz::TimeZone::UTC).year();
+    let century = this_year - this_year.rem_euclid(100) + at.year().rem_euclid(100);
+    let year = if century > this_year + 50 { century - 100 } else { century };
+    at.with().year(year).build().ok().map(|at| at.timestamp())
 }
 
 #[cfg(test)]
@@ -67,6 +87,11 @@ mod tests {
         assert_eq!(wait("Wed, 21 Oct 2015 07:29:30 GMT"), Some(90));
         assert_eq!(wait("Wed, 21 Oct 2015 07:00:00 GMT"), Some(0));
         assert_eq!(wait("99999999999999999999999"), Some(u64::MAX));
+        // RFC 9110, 5.6.7: the two obsolete forms of a date.
+        assert_eq!(wait("Wednesday, 21-Oct-15 07:29:30 GMT"), Some(90));
+        assert_eq!(wait("Wed Oct 21 07:29:30 2015"), Some(90));
+        assert_eq!(wait("Sun Nov  1 07:28:00 2015"), Some(11 * 86_400));
+        assert_eq!(wait("Sunday, 06-Nov-94 08:49:37 GMT"), Some(0), "a year that has passed");
         for nonsense in ["", "-1", "soon", "1.5"] {
             assert_eq!(wait(nonsense), None, "{nonsense}");
         }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde_json::json;
 
 use super::{Done, Failure, output};
 use crate::config::{self, Config, Problem, Problems};
@@ -33,13 +34,21 @@ fn load(file: &Path) -> Result<Config, Problems> {
 
 pub fn run(arguments: &Arguments) -> Result<Done, Failure> {
     match load(&arguments.file) {
-        Ok(_) => {
+        Ok(config) => {
             let file = arguments.file.display();
-            output::line(&if arguments.json {
-                r#"{"problems":[]}"#.to_owned()
+            // The server's environment may have what this one lacks.
+            let warning = config.email.warning(|name| std::env::var(name).ok());
+            if arguments.json {
+                let warnings = warning.iter().collect::<Vec<_>>();
+                let said = match warnings.is_empty() {
+                    true => json!({ "problems": [] }),
+                    false => json!({ "problems": [], "warnings": warnings }),
+                };
+                output::line(&said.to_string());
             } else {
-                format!("{file}: no problems")
-            });
+                warning.iter().for_each(|warning| output::note(&format!("{file}: warning: {warning}")));
+                output::line(&format!("{file}: no problems"));
+            }
             Ok(Done::All)
         }
         Err(problems) => {

@@ -7,6 +7,7 @@ mod check_config;
 mod client;
 mod completions;
 mod file;
+mod logging;
 mod map;
 mod output;
 mod queues;

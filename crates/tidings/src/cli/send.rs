@@ -35,7 +35,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// Send events: JSON, a JSON array, or NDJSON
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tidings send event.json\n  cat events.ndjson | tidings send -\n\n\
-    Prints the id of each event that was accepted; exit 1 if any was refused. Where the server has no time (429, 503) it\n\
+    Prints the id of each event that was accepted (with --json a line for each, refused ones too); exit 1 if any was refused. Where the server has no time (429, 503) it\n\
     waits as long as it is told, ten times at most.")]
 pub struct Arguments {
     #[command(flatten)]
@@ -325,7 +325,7 @@ impl Sending<'_> {
                 self.refused += events.len();
                 let refusal = serde_json::from_slice(&response.bytes().await.unwrap_or_default());
                 let refusal: Refusal = refusal.unwrap_or_default();
-                self.bar.suspend(|| refusal.tell(events));
+                self.bar.suspend(|| refusal.tell(events, self.json));
                 Ok(Taken::Decided)
             }
             _ => Err(Stop::Server(super::client::problem(response).await)),
@@ -356,7 +356,13 @@ impl Sending<'_> {
         if receipt.status == "rejected" {
             self.refused += 1;
             let mistakes = sentence(receipt.errors.iter().map(Mistake::without_line));
-            self.bar.suspend(|| output::error(&format!("{}: refused: {mistakes}", event.place)));
+            let id = receipt.event_id.as_deref();
+            self.bar.suspend(|| {
+                output::error(&format!("{}: refused: {mistakes}", event.place));
+                if self.json {
+                    output::line(&refused(event, id, &mistakes));
+                }
+            });
             return;
         }
         self.sent += 1;
@@ -374,7 +380,7 @@ impl Sending<'_> {
 
 impl Refusal {
     /// Says of each event what is wrong with it; of all, if it is about all.
-    fn tell(&self, events: &[Event]) {
+    fn tell(&self, events: &[Event], json: bool) {
         let mut told = false;
         for (number, event) in events.iter().enumerate() {
             let ours =
@@ -384,6 +390,9 @@ impl Refusal {
                 told = true;
                 output::error(&format!("{}: refused: {mistakes}", event.place));
             }
+            if json {
+                output::line(&refused(event, None, if mistakes.is_empty() { &self.detail } else { &mistakes }));
+            }
         }
         if !told {
             let first = events.first().map_or("", |event| event.place.as_str());
@@ -391,6 +400,11 @@ impl Refusal {
             output::error(&format!("{first}{and}: refused: {}", self.detail));
         }
     }
+}
+
+/// A refused event as a line of JSON: where it stands, what it calls itself if it could be read, and why.
+fn refused(event: &Event, id: Option<&str>, why: &str) -> String {
+    serde_json::json!({ "eventId": id, "status": "rejected", "place": event.place, "error": why }).to_string()
 }
 
 impl Mistake {

@@ -1,18 +1,16 @@
 //! `tidings serve`.
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
-use super::{Done, Failure, output};
+use super::{Done, Failure, logging, output};
 use crate::app::{App, Surroundings};
 use crate::clock::{SystemClock, SystemIds};
-use crate::config::{self, Config, Problems, log::Format};
+use crate::config::{self, Config, Problems};
 use crate::demo::Demo;
 use crate::demo::place::{self, Scratch};
 
@@ -80,13 +78,16 @@ pub async fn run(arguments: Arguments, scratch: &mut Option<Scratch>) -> Result<
         config.data_dir = demo_directory(reading.data_dir.take(), scratch)?;
         reading.data_dir = Some(config.data_dir.clone());
     }
-    start_logging(&config);
+    logging::start(&config)?;
     if arguments.unsafe_acknowledge_before_fsync {
         tracing::warn!("acknowledging before the fsync: a power cut will lose acknowledged events");
     }
     crate::http::raise_file_limit();
     survive_file_size_limit()?;
     let stop = stop_signal()?;
+    if let Some(warning) = config.email.warning(|name| std::env::var(name).ok()) {
+        tracing::warn!("{warning}");
+    }
 
     let surroundings = Surroundings {
         clock: Arc::new(SystemClock::default()),
@@ -177,18 +178,6 @@ fn greet(app: &App, data_dir: &Path, demo: bool) {
             "     echo '{\"eventType\":\"ticket.created\",\"data\":{\"caller_id\":\"me\",\"issue_description\":\"hello\"}}' | tidings send -",
         );
     }
-}
-
-fn start_logging(config: &Config) {
-    let filter = EnvFilter::try_from_env("TIDINGS_LOG")
-        .unwrap_or_else(|_| EnvFilter::new(format!("{},fjall=warn,lsm_tree=warn", config.log.level.as_str())));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A second call in one process (tests) keeps the first.
-    let _ = match config.log.format {
-        Format::Json => builder.json().flatten_event(true).try_init(),
-        // Colours are for eyes: in a file they are rubbish.
-        Format::Text => builder.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init(),
-    };
 }
 
 /// A file that grows beyond `ulimit -f` is an error of that write, which says why, and not the end without a word.

@@ -32,14 +32,18 @@ pub async fn run(arguments: Arguments) -> Result<Done, Failure> {
     let mut text = Vec::new();
     while let Some(piece) = pieces.next().await {
         text.extend_from_slice(
-            &piece.map_err(|error| Failure(format!("the server went away: {}", error.without_url())))?,
+            &piece.map_err(|error| gone(&format!("the server went away ({})", error.without_url())))?,
         );
         while let Some(end) = text.windows(2).position(|pair| pair == b"\n\n") {
             let frame: Vec<u8> = text.drain(..end + 2).collect();
             show(&String::from_utf8_lossy(&frame), arguments.target.json);
         }
     }
-    Err(Failure("the server ended the stream".to_owned()))
+    Err(gone("the server ended the stream"))
+}
+
+fn gone(what: &str) -> Failure {
+    Failure(format!("{what}: see that it runs, and start `tidings tail` again; GET /events has what came meanwhile"))
 }
 
 fn show(frame: &str, json: bool) {

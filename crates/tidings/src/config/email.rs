@@ -76,6 +76,20 @@ impl Email {
         }
     }
 
+    /// What is not wrong and will not work either, if the server's environment is as `variable` says.
+    #[must_use]
+    pub fn warning(&self, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+        let is_known = self.region.is_some()
+            || ["AWS_REGION", "AWS_DEFAULT_REGION"]
+                .into_iter()
+                .any(|name| variable(name).is_some_and(|it| !it.is_empty()));
+        (self.transport == Transport::Ses && !is_known).then(|| {
+            "`email.transport` = \"ses\" has no region, and every mail will be refused: set `email.region`, or AWS_REGION \
+             where the server runs"
+                .to_owned()
+        })
+    }
+
     pub(super) fn secrets<'a>(&'a mut self, secrets: &mut Vec<(String, &'a mut Secret)>) {
         secrets.extend(self.smtp_url.as_mut().map(|secret| ("email.smtp_url".to_owned(), secret)));
         let key = self.secret_access_key.as_mut();

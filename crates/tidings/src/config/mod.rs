@@ -55,6 +55,7 @@ pub use json::JsonObject;
 pub use listen::{Listen, parse as parse_address};
 pub use problem::{Problem, Problems};
 pub use secret::Secret;
+pub(crate) use suggest::nearest;
 
 use check::{Check, plain_name};
 use tree::Node;

@@ -21,7 +21,7 @@ pub(super) fn key(path: &str, key: &str, neighbours: &[&str]) -> Option<String> 
 }
 
 /// The candidate nearest to `name`, if one is near enough to be a slip of the fingers.
-pub(super) fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let name = fold(name);
     let allowed = (name.chars().count() / 3).max(1);
     candidates

@@ -132,7 +132,7 @@ pub async fn message(services: &Services, n: usize, correlation_id: &str) -> Res
         deliver_at: later,
         cancel_key: None,
     };
-    let origin = messages::Origin { created_by: "user:demo", correlation_id, trace_id: None };
+    let origin = messages::Origin { created_by: "user:demo", correlation_id, trace_parent: None };
     let message = services.messages.compose(request, origin, services.ids.uuid(now), now);
     let message = message.map_err(|errors| format!("{errors:?}"))?;
     services.messages.create_one(message, |_| ()).await.map_err(|error| error.to_string())

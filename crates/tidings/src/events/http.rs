@@ -173,7 +173,8 @@ async fn send(
 fn answer(receipts: Vec<Receipt>, single: bool) -> Result<Response, Problem> {
     let count = |status: &str| receipts.iter().filter(|receipt| receipt.status == status).count();
     let (accepted, duplicates, rejected) = (count("accepted"), count("duplicate"), count("rejected"));
-    if accepted + duplicates == 0 {
+    // A batch of none has nothing to refuse.
+    if accepted + duplicates == 0 && rejected > 0 {
         return Err(refusal(receipts, single));
     }
     // Most of a receipt are its two ids, and most of these are UUIDs.

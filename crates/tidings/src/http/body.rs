@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, StreamExt};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -49,16 +49,49 @@ pub async fn read(headers: &HeaderMap, mut body: Body, most: usize, patience: Du
             return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail));
         }
     };
-    let coding = headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_ascii_lowercase());
-    match coding.as_deref() {
-        None | Some(b"identity") => Ok(bytes),
-        Some(b"gzip" | b"x-gzip") => gunzip(&bytes, most)?.ok_or_else(too_large),
-        Some(_) => Err(Problem::new(
+    check_transfer(headers)?;
+    match coding(headers) {
+        Coding::Plain => Ok(bytes),
+        Coding::Gzip => gunzip(&bytes, most)?.ok_or_else(too_large),
+        Coding::Other => Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unsupported-encoding",
             "the only Content-Encoding accepted is gzip",
         )),
     }
+}
+
+/// How a body is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Plain,
+    Gzip,
+    Other,
+}
+
+/// What its headers say of that: several are one list.
+fn coding(headers: &HeaderMap) -> Coding {
+    let mut coding = Coding::Plain;
+    for value in headers.get_all(header::CONTENT_ENCODING) {
+        for name in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            coding = match name.to_ascii_lowercase().as_slice() {
+                b"" | b"identity" => coding,
+                b"gzip" | b"x-gzip" if coding == Coding::Plain => Coding::Gzip,
+                _ => return Coding::Other,
+            };
+        }
+    }
+    coding
+}
+
+/// Refuses a body that is packed for the way: nobody would unpack it.
+fn check_transfer(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_chunked = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    if headers.get_all(header::TRANSFER_ENCODING).iter().all(is_chunked) {
+        return Ok(());
+    }
+    let detail = "the only Transfer-Encoding accepted is chunked; send a packed body with Content-Encoding: gzip";
+    Err(Problem::bad_request(detail))
 }
 
 /// All of a body. Most come in one piece, which is taken as it is.
@@ -90,9 +123,9 @@ async fn next_piece<B: HttpBody<Data = Bytes> + Unpin>(body: &mut B) -> Result<O
 
 /// A file that is taken as it comes, unpacked on the way. Whoever reads it counts what is unpacked.
 pub fn unpacked(headers: &HeaderMap, body: Body) -> Result<Body, Problem> {
-    match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_ascii_lowercase()).as_deref() {
-        Some(b"gzip" | b"x-gzip") => {}
-        _ => return check_unpacked(headers).map(|()| body),
+    check_transfer(headers)?;
+    if coding(headers) != Coding::Gzip {
+        return check_unpacked(headers).map(|()| body);
     }
     let start = (body.into_data_stream(), flate2::write::MultiGzDecoder::new(Vec::new()), Bytes::new(), false);
     let pieces = futures_util::stream::try_unfold(start, |(mut packed, mut decoder, mut rest, mut ended)| async move {
@@ -121,9 +154,10 @@ pub fn unpacked(headers: &HeaderMap, body: Body) -> Result<Body, Problem> {
 
 /// Refuses what is packed where a file is taken as it comes.
 pub fn check_unpacked(headers: &HeaderMap) -> Result<(), Problem> {
-    match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_ascii_lowercase()).as_deref() {
-        None | Some(b"identity") => Ok(()),
-        Some(_) => Err(Problem::new(
+    check_transfer(headers)?;
+    match coding(headers) {
+        Coding::Plain => Ok(()),
+        Coding::Gzip | Coding::Other => Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unsupported-encoding",
             "an upload is taken as it comes: send it without a Content-Encoding",

@@ -36,9 +36,9 @@ impl CorrelationId {
         if let Some(given) = given {
             return Self(given.to_owned(), trace_beside(headers, given).map(ToOwned::to_owned));
         }
-        if let Some(trace) = headers.get(&TRACE_PARENT).and_then(|value| value.to_str().ok()).and_then(trace::trace_id)
-        {
-            return Self::alone(trace.to_owned());
+        let parent = trace_parent(headers);
+        if let Some(trace) = parent.and_then(trace::trace_id) {
+            return Self(trace.to_owned(), parent.filter(|parent| says_else(parent, trace)).map(ToOwned::to_owned));
         }
         Self::alone(ids.uuid(now).to_string())
     }
@@ -90,10 +90,11 @@ pub fn trace_parent(headers: &HeaderMap) -> Option<&str> {
     headers.get(&TRACE_PARENT)?.to_str().ok().and_then(trace::parent)
 }
 
-/// Whether a `traceparent` says something else than a correlation id.
+/// Whether a `traceparent` says something else than a correlation id: another trace, or that this one is not sampled.
 #[must_use]
 pub fn says_else(parent: &str, correlation_id: &str) -> bool {
-    trace::trace_id(parent) != Some(&*outbound::trace::trace_of(correlation_id))
+    trace::flags(parent) != Some(trace::SAMPLED)
+        || trace::trace_id(parent) != Some(&*outbound::trace::trace_of(correlation_id))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! From a request to envelopes: one event, an array, NDJSON, or CloudEvents in their three modes.
 
+use std::borrow::Cow;
+
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -84,7 +86,7 @@ pub fn read_events<'a>(
     let (plain, cloud) = (|| reader(plain, "eventId"), || reader(cloud, "id"));
     let media_type = media_type(headers);
     if media_type == "application/cloudevents-batch+json" {
-        return cloud().array(json::text(body)?);
+        return cloud().batch(json::text(body)?);
     }
     if media_type == "application/cloudevents+json" {
         return Ok(Received::One(Box::new(cloud().one(0, json::text(body)?))));
@@ -201,6 +203,12 @@ impl<'a> Reader<'a, '_> {
         (!drafts.is_empty()).then_some(drafts)
     }
 
+    /// The batch mode of CloudEvents, which may be empty.
+    fn batch(&self, text: &'a str) -> Result<Received<'a>, Problem> {
+        let elements: Vec<&RawValue> = json::parse(text)?;
+        if elements.is_empty() { Ok(Received::Many(Vec::new())) } else { self.array(text) }
+    }
+
     fn array(&self, text: &'a str) -> Result<Received<'a>, Problem> {
         let elements: Vec<&RawValue> = json::parse(text)?;
         self.check_count(elements.len())?;
@@ -260,10 +268,12 @@ fn binary_mode(headers: &HeaderMap, media_type: &str, body: &[u8]) -> Result<Str
         if name == "data" || name == "data_base64" {
             return Err(Problem::invalid_field(format!("ce-{name}"), "is no attribute: the body is the data"));
         }
-        let value = value.to_str().ok().and_then(percent_decode).ok_or_else(|| {
+        let value = value.to_str().ok().and_then(|value| percent_decode(&unquoted(value))).ok_or_else(|| {
             Problem::invalid_field(format!("ce-{name}"), "must be printable ASCII or percent-encoded UTF-8")
         })?;
-        attributes.insert(name.to_owned(), value.into());
+        if attributes.insert(name.to_owned(), value.into()).is_some() {
+            return Err(Problem::invalid_field(format!("ce-{name}"), "must be given only once"));
+        }
     }
     let is_json = media_type.is_empty() || media_type == "application/json" || media_type.ends_with("+json");
     if !media_type.is_empty() {
@@ -292,6 +302,22 @@ fn binary_mode(headers: &HeaderMap, media_type: &str, body: &[u8]) -> Result<Str
 fn is_text(media_type: &str) -> bool {
     let known = ["application/xml", "application/yaml", "application/x-www-form-urlencoded"];
     media_type.starts_with("text/") || media_type.ends_with("+xml") || known.contains(&media_type)
+}
+
+/// A header's value without the quotes around it and the escapes within (RFC 9110, 5.6.4); one that is not quoted as a whole
+/// stays as it is. Comes before percent-decoding (CloudEvents' HTTP binding, 3.1.3.2).
+fn unquoted(text: &str) -> Cow<'_, str> {
+    let Some(inner) = text.strip_prefix('"') else { return text.into() };
+    let (mut plain, mut rest) = (String::with_capacity(inner.len()), inner.chars());
+    while let Some(next) = rest.next() {
+        match next {
+            '\\' => plain.extend(rest.next()),
+            '"' if rest.as_str().is_empty() => return plain.into(),
+            '"' => break,
+            other => plain.push(other),
+        }
+    }
+    text.into()
 }
 
 fn percent_decode(text: &str) -> Option<String> {

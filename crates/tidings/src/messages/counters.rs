@@ -1,8 +1,8 @@
 //! How many messages there are in each state, and how many ended lately: kept with every change, never counted by
 //! looking (S002-36 to S002-38).
 //!
-//! Two kinds of items: for each day, the states of the messages created that day, which expire with them; and for each
-//! five minutes, what ended then. Each is split into a few shards, so that none is hot on DynamoDB; a shard alone means
+//! Two kinds of items: for each day, the states of the messages that expire that day, and it with them; and for each five
+//! minutes, what ended then. Each is split into a few shards, so that none is hot on DynamoDB; a shard alone means
 //! nothing and may be negative, the sum counts.
 
 use std::borrow::Cow;
@@ -42,13 +42,15 @@ pub struct Ended {
     pub failed: i64,
 }
 
-/// The write that counts new messages, all of one stage and made at the same moment; `None` for none.
+/// What counts new messages: one write for all of one stage that expire on the same day, as those that are made at the same
+/// moment and wait for nothing.
 #[must_use]
-pub fn created(messages: &[Message]) -> Option<Write> {
-    let first = messages.first()?;
-    let mut line = Line::of_states(first);
-    line.add(Status::Created, i64::try_from(messages.len()).unwrap_or(i64::MAX));
-    Some(line.write())
+pub fn created(messages: &[Message]) -> Vec<Write> {
+    let mut tally = Tally::default();
+    for message in messages {
+        tally.line(Line::of_states(message, message.ttl)).add(Status::Created, 1);
+    }
+    tally.writes()
 }
 
 /// Changes of counters that are still to be written: those of many messages are one or two writes.
@@ -79,21 +81,20 @@ impl Tally {
     /// That of a new message.
     #[must_use]
     pub fn created(message: &Message) -> Self {
-        let mut line = Line::of_states(message);
+        let mut line = Line::of_states(message, message.ttl);
         line.add(Status::Created, 1);
         Self(vec![line])
     }
 
-    /// Counts a message's change of state, if it is one.
-    pub fn count(&mut self, from: Status, after: &Message) {
+    /// Counts a message's change from a state and the second of its end to what it is, if it is one.
+    pub fn count(&mut self, (from, until): (Status, i64), after: &Message) {
         let to = after.delivery.status;
-        if from == to {
+        if from == to && day(until) == day(after.ttl) {
             return;
         }
-        let states = self.line(Line::of_states(after));
-        states.add(from, -1);
-        states.add(to, 1);
-        if to.is_final() {
+        self.line(Line::of_states(after, until)).add(from, -1);
+        self.line(Line::of_states(after, after.ttl)).add(to, 1);
+        if from != to && to.is_final() {
             self.line(Line::of_ended(after)).add(to, 1);
         }
     }
@@ -143,11 +144,11 @@ impl Tally {
 }
 
 impl Line {
-    /// For the states of the messages that were made on the same day.
-    fn of_states(message: &Message) -> Self {
-        let since = message.created_date.as_second().div_euclid(DAY_SECONDS) * DAY_SECONDS;
-        // As long as the last message of the day.
-        Self::new(Kind::States, message, since, message.ttl.saturating_add(DAY_SECONDS))
+    /// For the states of the messages that expire on the same day.
+    fn of_states(message: &Message, until: i64) -> Self {
+        let since = day(until);
+        // As long as the last message of the day, and a day for who gives it up.
+        Self::new(Kind::States, message, since, since.saturating_add(2 * DAY_SECONDS))
     }
 
     /// For what ended in the same five minutes.
@@ -182,9 +183,9 @@ impl Line {
     fn write(&self) -> Write {
         let start = iso_millis(Timestamp::from_second(self.since).unwrap_or(Timestamp::MIN));
         let (counter, slot) = match self.kind {
-            // The day alone.
-            Kind::States => (states_partition(&self.stage), start.get(..10).unwrap_or_default()),
-            Kind::Ended => (ended_partition(&self.stage), start.as_str()),
+            // The day alone, apart from earlier versions' days, on which messages were made.
+            Kind::States => (states_partition(&self.stage), format!("until-{}", start.get(..10).unwrap_or_default())),
+            Kind::Ended => (ended_partition(&self.stage), start),
         };
         // Whoever came to a state and left it again does not count there.
         let adds = Status::ALL.into_iter().zip(self.adds).filter(|(_, by)| *by != 0);
@@ -227,6 +228,11 @@ async fn sum(store: &dyn Store, query: Query, names: &[&str]) -> Result<Vec<i64>
         }
         query = query.after(page.next);
     }
+}
+
+/// The second at which a second's day began.
+const fn day(second: i64) -> i64 {
+    second.div_euclid(DAY_SECONDS).saturating_mul(DAY_SECONDS)
 }
 
 fn shard(message: &Message) -> u8 {

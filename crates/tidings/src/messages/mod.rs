@@ -30,6 +30,7 @@ use tidings_core::envelope::FieldError;
 use tidings_core::message::Input;
 use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
+use tidings_core::trace;
 use tidings_store::{Error, Item, Key, Query, Store, Table, Write};
 use tokio::sync::{Notify, broadcast, watch};
 use uuid::Uuid;
@@ -111,7 +112,7 @@ pub struct Origin<'a> {
     pub created_by: &'a str,
     pub correlation_id: &'a str,
     /// Beside the correlation id.
-    pub trace_id: Option<&'a str>,
+    pub trace_parent: Option<&'a str>,
 }
 
 impl Messages {
@@ -177,7 +178,8 @@ impl Messages {
         let latest = now.as_second().saturating_add(self.keep_seconds);
         if request.deliver_at.is_some_and(|at| at.as_second() >= latest) {
             let days = self.keep_seconds / DAY_SECONDS;
-            errors.push(FieldError::new("deliver_at", format!("must be within {days} days, for no longer is it kept")));
+            let days = if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
+            errors.push(FieldError::new("deliver_at", format!("must be within {days}")));
         }
         if !errors.is_empty() {
             return Err(errors);
@@ -190,7 +192,10 @@ impl Messages {
             stage: request.stage.as_deref().unwrap_or(&self.stage),
             message_type: &request.message_type,
             payload: match payload {
-                Value::Object(payload) => payload,
+                Value::Object(mut payload) => {
+                    payload::keep_numbers(&mut payload);
+                    payload
+                }
                 _ => Map::new(),
             },
             correlation_id: origin.correlation_id,
@@ -202,7 +207,7 @@ impl Messages {
             deliver_at: request.deliver_at,
             keep_seconds: self.keep_seconds,
         };
-        let trace_id = origin.trace_id.map(ToOwned::to_owned);
+        let trace_id = origin.trace_parent.and_then(trace::carried);
         let message = Message { trace_id, cancel_key: request.cancel_key, ..Message::new(new, now) };
         // Too large, too deep, a number out of range: whatever an item cannot hold.
         let made = Made::checked(message, &self.table);

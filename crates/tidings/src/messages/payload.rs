@@ -39,6 +39,9 @@ pub fn check(payload: &Map<String, Json>) -> Result<(), String> {
     if !payload.values().all(|value| is_within(value, DEPTH - 1)) {
         return Err(format!("is nested deeper than {DEPTH} levels"));
     }
+    if !payload.iter().all(|(name, value)| !name.is_empty() && is_named(value)) {
+        return Err("must have no empty name: every attribute needs one".to_owned());
+    }
     let words = |error: Error| match error {
         Error::Invalid(why) => format!("cannot be stored: {why}"),
         error => format!("cannot be stored: {error}"),
@@ -50,6 +53,26 @@ pub fn check(payload: &Map<String, Json>) -> Result<(), String> {
     }
     // Whatever else an item cannot hold.
     dead::table().check_item(&Item::new().with("id", "payload").with("payload", value)).map_err(words)
+}
+
+/// Writes numbers as they come back from the store, where 1.0 is 1: whoever is answered sees what everybody sees later
+/// (S002-77).
+pub fn keep_numbers(payload: &mut Map<String, Json>) {
+    payload.values_mut().for_each(keep_number);
+}
+
+fn keep_number(value: &mut Json) {
+    match value {
+        Json::Number(number) if number.is_f64() => {
+            // One that the store does not take is refused when it is written.
+            if let Ok(kept) = Value::from_record(&*value).and_then(|kept| kept.to_record()) {
+                *value = kept;
+            }
+        }
+        Json::Array(list) => list.iter_mut().for_each(keep_number),
+        Json::Object(map) => map.values_mut().for_each(keep_number),
+        _ => {}
+    }
 }
 
 /// Whether every limit holds, even if each character took as much room as one can: no level too many, each name has a
@@ -98,6 +121,15 @@ fn json_bytes(payload: &Map<String, Json>) -> usize {
     let mut count = Count(0);
     // A tree of JSON can always be written, and nothing fails that only counts.
     serde_json::to_writer(&mut count, payload).map_or(usize::MAX, |()| count.0)
+}
+
+/// Whether everything in a value has a name that is one.
+fn is_named(value: &Json) -> bool {
+    match value {
+        Json::Array(list) => list.iter().all(is_named),
+        Json::Object(map) => map.iter().all(|(name, value)| !name.is_empty() && is_named(value)),
+        _ => true,
+    }
 }
 
 /// Whether a value has at most so many levels.

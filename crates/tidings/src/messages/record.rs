@@ -68,9 +68,9 @@ pub struct Message {
     /// Status, attempts and what follows from them; `core` decides about it.
     pub delivery: Delivery,
     pub correlation_id: String,
-    /// The W3C trace of the request it came from, if that is not the correlation id's.
+    /// The W3C trace of the request it came from, if that is not the correlation id's, as `core::trace::carried` has it.
     pub trace_id: Option<String>,
-    /// Second since 1970 at which it ceases to exist.
+    /// Second since 1970 at which it ceases to exist; one that waits is given up before.
     pub ttl: i64,
     /// `email`, `ntfy`, `webhook`, `queue`, `ticket`, or `dynamodb-stream` or `azure-devops` for what came from
     /// there and goes back.
@@ -135,10 +135,19 @@ pub struct NewMessage<'a> {
     pub keep_seconds: i64,
 }
 
+/// Seconds that a message is kept from the moment at which it may leave, at the least: it is tried, and can be looked at.
+const LEAST_SECONDS: i64 = 86_400;
+
+/// The second up to which a message is kept that may not leave before this moment.
+pub fn kept_from(leaves: Timestamp) -> i64 {
+    leaves.as_second().saturating_add(LEAST_SECONDS)
+}
+
 impl Message {
     #[must_use]
     pub fn new(new: NewMessage<'_>, now: Timestamp) -> Self {
         let now = to_millis(now);
+        let deliver_at = new.deliver_at.map_or(now, |at| to_millis(at).max(now));
         Self {
             message_id: new.message_id.to_string(),
             created_date: now,
@@ -152,14 +161,14 @@ impl Message {
             delivery: Delivery::default(),
             correlation_id: new.correlation_id.to_owned(),
             trace_id: None,
-            ttl: now.as_second().saturating_add(new.keep_seconds),
+            ttl: now.as_second().saturating_add(new.keep_seconds).max(kept_from(deliver_at)),
             channel: new.channel.to_owned(),
             target: new.target,
             secret: new.secret,
             lost_secret: None,
             event_id: new.event_id.map(ToOwned::to_owned),
             rule: new.rule.map(ToOwned::to_owned),
-            deliver_at: new.deliver_at.map_or(now, |at| to_millis(at).max(now)),
+            deliver_at,
             retry_of: None,
             queued_at: None,
             cancel_key: None,
@@ -242,7 +251,6 @@ impl Message {
             ("target", Some(stored(&self.target)?)),
             ("target_secret", self.lost_secret.clone().map(Value::from).or(secret)),
             ("trace_id", some(&self.trace_id)),
-            ("ttl", Some(self.ttl.into())),
         ];
         let fixed = fixed.into_iter().filter_map(|(name, value)| Some((name.into(), value?)));
         Ok(Item(Attributes::of_two(fixed, moving)))
@@ -276,6 +284,7 @@ impl Message {
             .with("retry_count", delivery.retry_count)
             .with("revision", self.revision)
             .with("status", delivery.status.as_str())
+            .with("ttl", self.ttl)
             .with("updated_date", updated))
     }
 

@@ -10,7 +10,7 @@ use tidings_store::{Change, Condition, Error, Item, Table, Write};
 
 use super::counters::Tally;
 use super::ledger::Entry;
-use super::record::{Message, key, to_millis};
+use super::record::{Message, kept_from, key, to_millis};
 use super::{Follower, dead, shorter};
 use crate::bus::push;
 
@@ -30,6 +30,9 @@ pub(super) const PASSING: [&str; 12] = [
     "processing_completed_at",
     "queued_at",
 ];
+
+/// Seconds that a message is kept after it has ended, at the least.
+const ENDED_SECONDS: i64 = 3600;
 
 /// A message as it is in the store.
 #[derive(Debug, Clone)]
@@ -155,7 +158,7 @@ impl Stored {
         change: impl FnOnce(&mut Message),
     ) -> Result<Transition, Refused> {
         let after = &mut self.message;
-        let (from, before, mut now) = (after.delivery.status, after.delivery.retry_count, after.updated_date);
+        let (from, before, mut now) = (counted(after), after.delivery.retry_count, after.updated_date);
         let (mut tally, mut actions) = (Tally::default(), Vec::new());
         for (input, at) in inputs {
             actions = after.delivery.step(policy, input, at)?;
@@ -168,6 +171,9 @@ impl Stored {
             if !after.delivery.attempts.is_empty() {
                 after.processing_started_at = after.processing_started_at.or(Some(after.updated_date));
             }
+        }
+        if after.delivery.status.is_final() {
+            after.ttl = after.ttl.max(now.as_second().saturating_add(ENDED_SECONDS));
         }
         // Where it only passed through it is not counted.
         tally.count(from, after);
@@ -195,7 +201,7 @@ impl Stored {
         Ok(Transition { after: self, writes, tally, actions })
     }
 
-    /// The message put off until the end of quiet hours; its state stays.
+    /// The message put off until the end of quiet hours; its state stays. From then on it is kept for a day at least (SX-15).
     ///
     /// # Errors
     ///
@@ -208,14 +214,18 @@ impl Stored {
         now: Timestamp,
     ) -> Result<Transition, Error> {
         let after = &mut self.message;
+        let from = counted(after);
         touch(after, now);
+        after.ttl = after.ttl.max(kept_from(until));
         match after.delivery.status {
             Status::Processing => after.delivery.next_attempt_at = Some(until),
             _ => after.deliver_at = to_millis(until),
         }
         after.put_off_by = Some(hours.to_owned());
+        let mut tally = Tally::default();
+        tally.count(from, after);
         let write = self.update(table)?;
-        Ok(Transition { after: self, writes: vec![write], tally: Tally::default(), actions: Vec::new() })
+        Ok(Transition { after: self, writes: vec![write], tally, actions: Vec::new() })
     }
 
     /// The update from what was read to what the message is now. What does not fit is left out of it.
@@ -257,6 +267,11 @@ impl Stored {
 fn as_stored(message: Message, moving: Item, bytes: usize) -> Box<Stored> {
     let aside = bytes - moving.size();
     Box::new(Stored { message, item: moving, aside })
+}
+
+/// By what it is counted.
+const fn counted(message: &Message) -> (Status, i64) {
+    (message.delivery.status, message.ttl)
 }
 
 /// As any change leaves it.

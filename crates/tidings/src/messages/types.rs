@@ -22,6 +22,7 @@ pub const TYPE_CHARS: usize = 128;
 /// Characters of a text.
 const TEXT_CHARS: usize = 65_536;
 const CLICK_URL: &str = "must be a URL that begins with http:// or https://";
+const NO_URL: &str = "is no valid URL";
 
 /// Every type that a message may have.
 #[derive(Debug)]
@@ -83,16 +84,17 @@ impl Types {
                 continue;
             }
             for error in validator.iter_errors(payload).take(MOST_ERRORS) {
-                let error = field_error(&error);
-                if !errors.contains(&error) {
-                    errors.push(error);
+                for error in field_errors(&error) {
+                    if !errors.contains(&error) {
+                        errors.push(error);
+                    }
                 }
             }
         }
         let click_url = payload.get("click_url").and_then(Value::as_str);
         if click_url.is_some_and(|url| Url::parse(url).is_err()) {
-            let error = FieldError::new("payload.click_url", CLICK_URL);
-            if !errors.contains(&error) {
+            let error = FieldError::new("payload.click_url", NO_URL);
+            if errors.iter().all(|known| known.field != error.field) {
                 errors.push(error);
             }
         }
@@ -119,8 +121,20 @@ fn compile(schema: &Value) -> Result<Validator, String> {
         .map_err(|error| format!("is no JSON Schema: {error} at `{}`", error.instance_path()))
 }
 
-/// `/tags/3` becomes `payload.tags[3]`; what is missing is named itself.
-fn field_error(error: &jsonschema::ValidationError<'_>) -> FieldError {
+/// `/tags/3` becomes `payload.tags[3]`; what is missing is named itself, and so is each that must not be there.
+fn field_errors(error: &jsonschema::ValidationError<'_>) -> Vec<FieldError> {
+    let field = field_of(error);
+    match error.kind() {
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+            let named = unexpected.iter().take(MOST_ERRORS);
+            named.map(|name| FieldError::new(format!("{field}.{name}"), "is not allowed in this type")).collect()
+        }
+        _ => vec![field_error(error, field)],
+    }
+}
+
+fn field_of(error: &jsonschema::ValidationError<'_>) -> String {
     let mut field = "payload".to_owned();
     for step in error.instance_path().as_str().split('/').skip(1) {
         let step = step.replace("~1", "/").replace("~0", "~");
@@ -131,11 +145,18 @@ fn field_error(error: &jsonschema::ValidationError<'_>) -> FieldError {
             field.push_str(&step);
         }
     }
+    field
+}
+
+fn field_error(error: &jsonschema::ValidationError<'_>, field: String) -> FieldError {
     match error.kind() {
         ValidationErrorKind::Required { property } => {
             FieldError::new(format!("{field}.{}", property.as_str().unwrap_or_default()), "is required")
         }
-        ValidationErrorKind::Pattern { .. } if field == "payload.click_url" => FieldError::new(field, CLICK_URL),
+        ValidationErrorKind::Pattern { .. } if field == "payload.click_url" => {
+            let begins = error.instance().as_str().is_some_and(begins_as_url);
+            FieldError::new(field, if begins { NO_URL } else { CLICK_URL })
+        }
         ValidationErrorKind::Pattern { .. } if field == "payload.topic" => {
             FieldError::new(field, "must be 1 to 64 letters, digits, `_` or `-`")
         }
@@ -154,6 +175,11 @@ fn field_error(error: &jsonschema::ValidationError<'_>) -> FieldError {
         // The library repeats the value, however long it is.
         _ => FieldError::new(field, crate::channel::one_line(&error.masked().to_string(), 300)),
     }
+}
+
+fn begins_as_url(text: &str) -> bool {
+    let begins = |scheme: &str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    begins("http://") || begins("https://")
 }
 
 /// What holds in every type.

@@ -2,6 +2,7 @@
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use ring::digest::{SHA256, digest};
+use tidings_core::trace;
 use uuid::Uuid;
 
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
@@ -12,7 +13,7 @@ const TRACE_BYTES: usize = 32;
 const PARENT_BYTES: usize = 55;
 
 /// Adds both headers; a correlation id that fits in no header is left out. `trace_id` is the trace that the first request
-/// said it belongs to, beside its correlation id.
+/// said it belongs to, beside its correlation id, and its flags.
 pub fn insert(headers: &mut HeaderMap, correlation_id: &str, trace_id: Option<&str>, message_id: &str) {
     if let Ok(correlation_id) = HeaderValue::from_str(correlation_id) {
         headers.insert(CORRELATION_ID, correlation_id);
@@ -28,13 +29,20 @@ pub fn insert(headers: &mut HeaderMap, correlation_id: &str, trace_id: Option<&s
 pub fn parent(correlation_id: &str, trace_id: Option<&str>, message_id: &str) -> String {
     let mut parent = String::with_capacity(PARENT_BYTES);
     parent.push_str("00-");
-    match trace_id {
-        Some(trace_id) => parent.push_str(trace_id),
-        None => push_trace(&mut parent, correlation_id),
-    }
+    let flags = match trace_id.map(trace::parts) {
+        Some((trace_id, flags)) => {
+            parent.push_str(trace_id);
+            flags
+        }
+        None => {
+            push_trace(&mut parent, correlation_id);
+            trace::SAMPLED
+        }
+    };
     parent.push('-');
     push_hashed(&mut parent, message_id, 8);
-    parent.push_str("-01");
+    parent.push('-');
+    parent.push_str(flags);
     parent
 }
 
@@ -83,5 +91,8 @@ mod tests {
         assert_eq!(parent("a", None, "m").len(), 55);
         let beside = "4bf92f3577b34da6a3ce929d0e0e4736";
         assert!(parent("order-17", Some(beside), "m").starts_with(&format!("00-{beside}-")));
+        assert!(parent("order-17", Some(beside), "m").ends_with("-01"));
+        let unsampled = parent("order-17", Some(&format!("{beside}-00")), "m");
+        assert!(unsampled.starts_with(&format!("00-{beside}-")) && unsampled.ends_with("-00"), "{unsampled}");
     }
 }

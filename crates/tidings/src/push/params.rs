@@ -7,8 +7,15 @@ use base64::prelude::BASE64_STANDARD;
 use super::refusal::Refusal;
 use crate::http::not_text;
 
-/// Headers that are nobody's parameters: programs fill them in by themselves.
-const OTHERS: [&str; 3] = ["user-agent", "cookie", "referer"];
+/// The headers that are parameters, under all their names.
+#[rustfmt::skip]
+const HEADERS: [&str; 58] = [
+    "a", "action", "actions", "at", "attach", "auth", "cache", "call", "click", "content-type", "delay", "e", "e-mail", "email",
+    "f", "file", "filename", "icon", "id", "in", "m", "mail", "markdown", "md", "message", "p", "po", "poll", "prio", "priority",
+    "si", "since", "t", "ta", "tag", "tags", "ti", "title", "x-actions", "x-at", "x-attach", "x-cache", "x-call", "x-click",
+    "x-delay", "x-e-mail", "x-email", "x-filename", "x-icon", "x-id", "x-in", "x-markdown", "x-message", "x-poll", "x-priority",
+    "x-since", "x-tags", "x-title",
+];
 
 /// The parameters of one request.
 #[derive(Default)]
@@ -18,15 +25,16 @@ pub struct Params {
 }
 
 impl Params {
-    /// Reads them. What is no UTF-8 is refused: with something else in its place it would be another text.
+    /// Reads them. One that is no UTF-8 is refused: with something else in its place it would be another text. Headers that are
+    /// nobody's parameters may be whatever they are.
     pub fn read(headers: &HeaderMap, query: Option<&str>) -> Result<Self, Refusal> {
         let mut read = Vec::with_capacity(headers.len());
         for (name, value) in headers {
             let name = name.as_str();
             match std::str::from_utf8(value.as_bytes()) {
                 Ok(value) => read.push((name.to_owned(), decode_words(value.trim()))),
-                Err(_) if OTHERS.contains(&name) => {}
-                Err(_) => return Err(Refusal::parameter(name)),
+                Err(_) if HEADERS.contains(&name) => return Err(Refusal::parameter(name)),
+                Err(_) => {}
             }
         }
         let query = query.unwrap_or_default();
@@ -81,7 +89,8 @@ fn is_http_priority(name: &str, value: &str) -> bool {
     name == "priority" && (value.starts_with("u=") || value.starts_with('i'))
 }
 
-/// Replaces the encoded words of RFC 2047 (UTF-8 only): the way to send other letters than ASCII in a header.
+/// Replaces the encoded words of RFC 2047, the way to send other letters than ASCII in a header. Those in other charsets than
+/// UTF-8 and ISO-8859-1 stay as they are.
 fn decode_words(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -106,14 +115,23 @@ fn decode_words(text: &str) -> String {
     out
 }
 
+/// How an encoded word's bytes are letters.
+#[derive(Clone, Copy)]
+enum Charset {
+    Utf8,
+    Latin1,
+}
+
 /// Reads `=?utf-8?B?…?=` or `=?utf-8?Q?…?=` from the beginning of the text.
 fn decode_word(text: &str) -> Option<(String, &str)> {
     let mut parts = text.strip_prefix("=?")?.splitn(3, '?');
     let (charset, encoding, tail) = (parts.next()?, parts.next()?, parts.next()?);
     let (encoded, after) = tail.split_once("?=")?;
-    if !charset.eq_ignore_ascii_case("utf-8") {
-        return None;
-    }
+    let charset = match charset.to_ascii_lowercase().as_str() {
+        "utf-8" | "us-ascii" => Charset::Utf8,
+        "iso-8859-1" | "latin1" => Charset::Latin1,
+        _ => return None,
+    };
     let bytes = match encoding {
         "B" | "b" => BASE64_STANDARD.decode(encoded).ok()?,
         "Q" | "q" => {
@@ -122,7 +140,12 @@ fn decode_word(text: &str) -> Option<(String, &str)> {
         }
         _ => return None,
     };
-    Some((String::from_utf8(bytes).ok()?, after))
+    let text = match charset {
+        Charset::Utf8 => String::from_utf8(bytes).ok()?,
+        // Its characters are the first of Unicode.
+        Charset::Latin1 => bytes.into_iter().map(char::from).collect(),
+    };
+    Some((text, after))
 }
 
 #[cfg(test)]
@@ -136,7 +159,8 @@ mod tests {
             ("=?UTF-8?B?w6TDtg==?= x", "äö x"),
             ("a =?utf-8?q?=C3=A4_b%?= =?utf-8?Q?c?=", "a ä b%c"),
             ("=?utf-8?B?!!?=", "=?utf-8?B?!!?="),
-            ("=?latin1?Q?=E4?=", "=?latin1?Q?=E4?="),
+            ("=?iso-8859-1?Q?=E4?= =?ISO-8859-1?B?9g==?=", "äö"),
+            ("=?koi8-r?Q?=E4?=", "=?koi8-r?Q?=E4?="),
             ("1 =? 2", "1 =? 2"),
         ] {
             assert_eq!(decode_words(text), read);
@@ -150,7 +174,10 @@ mod tests {
             headers.insert(name, axum::http::HeaderValue::from_bytes(value).unwrap());
             Params::read(&headers, Some(query)).is_ok()
         };
-        assert!(with("x-title", "ä".as_bytes(), "m=%C3%A4") && with("user-agent", b"M\xfcller", ""));
+        assert!(with("x-title", "ä".as_bytes(), "m=%C3%A4"));
+        for name in ["user-agent", "x-sender", "from", "subject"] {
+            assert!(with(name, b"M\xfcller", ""), "{name}");
+        }
         for name in ["x-title", "title", "t", "tags", "message"] {
             assert!(!with(name, b"M\xfcller", ""), "{name}");
         }

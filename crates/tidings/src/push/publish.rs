@@ -15,6 +15,8 @@ pub const MESSAGE_BYTES: usize = 4096;
 pub const JSON_BYTES: usize = 2 * MESSAGE_BYTES;
 /// What ntfy says for a message without a text.
 const EMPTY: &str = "triggered";
+/// The same for one that brings a file.
+const FILE: &str = "You received a file: ";
 const MOST_ACTIONS: usize = 3;
 
 /// A message that was read and found good.
@@ -112,15 +114,21 @@ fn draft(topic: String, text: String, params: &Params, fields: Fields) -> Result
         Some(text) => switch(&text).unwrap_or(true),
         None => params.flag(&["x-cache", "cache"], true),
     };
+    let attachment = attachment(pick(fields.attach, &["x-attach", "attach", "a"]), filename)?;
+    let message = match &attachment {
+        _ if !text.is_empty() => text,
+        Some(attachment) => format!("{FILE}{}", attachment.name),
+        None => EMPTY.to_owned(),
+    };
     let content = Content {
         title: pick(fields.title, &["x-title", "title", "ti", "t"]),
-        message: if text.is_empty() { EMPTY.to_owned() } else { text },
+        message,
         priority: priority(fields.priority, params.get(&["x-priority", "priority", "prio", "p"]))?,
         tags: tags.unwrap_or_else(|| params.list(&["x-tags", "tags", "tag", "ta"])),
         click: pick(fields.click, &["x-click", "click"]),
         icon,
         actions: actions(fields.actions, params.get(&["x-actions", "actions", "action"]))?,
-        attachment: attachment(pick(fields.attach, &["x-attach", "attach", "a"]), filename)?,
+        attachment,
         content_type: if markdown { "text/markdown".to_owned() } else { String::new() },
     };
     Ok(Draft { topic, content, keep: cache })

@@ -98,3 +98,17 @@ fn attachments_elsewhere_and_actions_are_kept() {
     assert_eq!(content.actions.len(), 1);
     assert_eq!(content.content_type, "text/markdown");
 }
+
+// S002-68: ntfy says so of a file that comes without a word.
+#[test]
+fn an_attachment_without_a_text_is_named() {
+    let said = |headers: &[(&'static str, &str)]| from_text("ops", &params(headers, ""), b"").unwrap().content.message;
+    let url = ("attach", "https://x.example/a/b.png?c");
+    assert_eq!(said(&[url]), "You received a file: b.png");
+    assert_eq!(said(&[url, ("filename", "cat.png")]), "You received a file: cat.png");
+    assert_eq!(said(&[("attach", "https://x.example/")]), "You received a file: attachment");
+    assert_eq!(said(&[url, ("m", "look")]), "look");
+    let body = json!({ "topic": "ops", "attach": url.1 });
+    let draft = from_json(&params(&[], ""), body.to_string().as_bytes()).unwrap();
+    assert_eq!(draft.content.message, "You received a file: b.png");
+}

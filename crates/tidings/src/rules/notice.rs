@@ -205,7 +205,7 @@ impl Notice {
             deliver_at: None,
             keep_seconds: settings.messages_seconds,
         };
-        let trace_id = event.envelope.trace_id().map(ToOwned::to_owned);
+        let trace_id = event.envelope.trace_id();
         Destination::Message(Box::new(Message { trace_id, ..Message::new(new, event.received_at) }))
     }
 
@@ -316,6 +316,7 @@ fn default_title(event: &Occurrence<'_>) -> String {
 /// What the event says of itself in words, else its fields, lists and objects as JSON, else that it happened.
 fn default_text(event: &Occurrence<'_>) -> String {
     if let Some(text) = event.text_of(&["message", "text", "description"]).filter(|text| !text.trim().is_empty()) {
+        let text = text.replace("\r\n", "\n").replace('\r', "\n");
         return text.chars().filter(|c| !c.is_control() || *c == '\n').take(4096).collect();
     }
     let fields = event.data.as_object().into_iter().flatten();

@@ -27,7 +27,7 @@ pub fn compose(
         deliver_at: None,
         cancel_key: None,
     };
-    let origin = Origin { created_by: "scheduler", correlation_id: &message_id.to_string(), trace_id: None };
+    let origin = Origin { created_by: "scheduler", correlation_id: &message_id.to_string(), trace_parent: None };
     messages.compose(request, origin, message_id, now).map(|made| made.message)
 }
 

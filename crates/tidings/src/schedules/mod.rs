@@ -1,12 +1,13 @@
 //! Schedules: messages that come by the clock (S002-66, SX-16).
 //!
 //! `timing` knows when (by cron: `calendar`), `due` decides what is to be done now, `worker` does it, `compose` makes the
-//! message, `sample` is what a new store begins with, `http` is the API. No leader is needed: a run's message has an id that
+//! message, `sample` is what a new store begins with, `file` brings those of the configuration, `http` is the API. No leader is needed: a run's message has an id that
 //! follows from the schedule and the time, and it is made in the same transaction that moves the schedule on.
 
 mod calendar;
 mod compose;
 pub mod due;
+mod file;
 pub mod http;
 pub(crate) mod read;
 mod record;
@@ -26,6 +27,7 @@ use tokio::sync::Notify;
 
 pub use crate::origin::Origin;
 pub use compose::message_id;
+pub use file::Told;
 pub use record::{Definition, Outcome, Run, Schedule, missed_name, table};
 pub use worker::Status;
 
@@ -38,8 +40,6 @@ pub const MOST: usize = 1000;
 pub const SHOWN_RUNS: usize = 50;
 /// A writer that meets another one tries so often.
 const TRIES: usize = 10;
-/// Who writes what is in the configuration file.
-const CONFIGURATION: &str = "configuration";
 
 /// The schedules of this installation.
 pub struct Schedules {
@@ -117,43 +117,6 @@ impl Schedules {
     /// Wakes the worker.
     pub fn notice_change(&self) {
         self.changed.notify_one();
-    }
-
-    /// Brings the schedules of the configuration file into the store, and takes out those that are no longer in it.
-    pub async fn load(&self, configured: &[Configured], now: Timestamp) -> Result<(), Error> {
-        for schedule in configured {
-            self.load_one(schedule, now).await?;
-        }
-        for old in self.list().await? {
-            let gone = old.origin == Origin::File && !configured.iter().any(|new| new.name == old.name);
-            if gone {
-                match self.store.transact(vec![self.deleting(&old)]).await {
-                    // Moved on just now, by another node that still has it in its file.
-                    Ok(()) | Err(Error::Conflict { .. }) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        self.notice_change();
-        Ok(())
-    }
-
-    async fn load_one(&self, configured: &Configured, now: Timestamp) -> Result<(), Error> {
-        for _ in 0..TRIES {
-            let before = self.get(&configured.name).await?;
-            let definition = Definition::from(configured);
-            let same = before.as_ref().is_some_and(|old| old.origin == Origin::File && old.definition == definition);
-            if same {
-                return Ok(());
-            }
-            let name = &configured.name;
-            let (_, write) = self.writing(name, definition, Origin::File, CONFIGURATION, before.as_ref(), now)?;
-            match self.store.transact(vec![write]).await {
-                Err(Error::Conflict { .. }) => {}
-                outcome => return outcome,
-            }
-        }
-        Err(Error::Throttled("the schedules are contended".to_owned()))
     }
 }
 

@@ -20,8 +20,12 @@ pub fn definition(
     let mut text = |name: &str| match fields.get(name) {
         None | Some(Value::Null) => None,
         Some(Value::String(text)) if text.len() <= TEXT_CHARS => Some(text.clone()),
-        Some(_) => {
+        Some(Value::String(_)) => {
             errors.push(FieldError::new(name, format!("must be a string of at most {TEXT_CHARS} bytes")));
+            None
+        }
+        Some(_) => {
+            errors.push(FieldError::new(name, "must be a string"));
             None
         }
     };
@@ -51,16 +55,22 @@ pub fn definition(
     };
     match &message_type {
         Some(message_type) => errors.extend(check(message_type, &payload)),
-        None => errors.push(FieldError::new("message_type", "is missing")),
+        // What is there and no text is named already.
+        None if fields.get("message_type").is_none_or(Value::is_null) => {
+            errors.push(FieldError::new("message_type", "is missing"));
+        }
+        None => {}
     }
     let (message_type, missed) = (message_type.unwrap_or_default(), missed.unwrap_or_default());
     let definition = Definition { cron, timezone, every, at, message_type, payload, enabled, missed };
+    let is_said = !errors.iter().any(|error| ["cron", "every", "at"].contains(&error.field.as_str()));
     match Timing::read(definition.said(), now) {
         Ok(timing) if definition.cron.is_some() && timing.next_after(now).is_none() => {
             errors.push(FieldError::new("cron", "never comes"));
         }
         Ok(_) => {}
-        Err(more) => errors.extend(more),
+        // One that is there and no text is named already, and not missing.
+        Err(more) => errors.extend(more.into_iter().filter(|error| is_said || !error.field.is_empty())),
     }
     if errors.is_empty() { Ok(definition) } else { Err(errors) }
 }

@@ -22,6 +22,9 @@ pub fn table() -> &'static Table {
 /// The partition of the schedules.
 pub const SCHEDULES: &str = "schedule";
 
+/// The partition of those that the API made and that the file has one of the same name for.
+const ASIDE: &str = "schedule-aside";
+
 /// The partition of a schedule's runs.
 #[must_use]
 pub fn runs(name: &str) -> String {
@@ -31,6 +34,21 @@ pub fn runs(name: &str) -> String {
 #[must_use]
 pub fn key(name: &str) -> Key {
     Key::with_sort(SCHEDULES, name)
+}
+
+/// Where a schedule of this name is put aside.
+#[must_use]
+pub fn aside_key(name: &str) -> Key {
+    Key::with_sort(ASIDE, name)
+}
+
+/// A schedule that is put aside.
+///
+/// # Errors
+///
+/// If it holds what an item cannot.
+pub fn put_aside(schedule: &Schedule) -> Result<Item, Error> {
+    Ok(schedule.to_item()?.with("kind", ASIDE))
 }
 
 /// What somebody wants to happen by the clock.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::tz::TimeZone;
 use tidings_core::envelope::FieldError;
@@ -120,7 +121,10 @@ fn read_cron(text: &str, timezone: &str) -> Result<Timing, Vec<FieldError>> {
     // Five fields, or six with seconds first; a seventh would be the year.
     let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
     let fields = text.split_whitespace().count();
-    let cron = parser.parse(text).map_err(|error| {
+    // The library takes nothing between two commas for nothing at all.
+    let has_gap = text.split_whitespace().any(|field| field.split(',').any(str::is_empty));
+    let parsed = if has_gap { Err("a list has an empty place".to_owned()) } else { parsed(&parser, text) };
+    let cron = parsed.map_err(|error| {
         let why = if (5..=6).contains(&fields) || text.starts_with('@') {
             format!("must be a cron expression: {error}")
         } else {
@@ -135,6 +139,10 @@ fn read_cron(text: &str, timezone: &str) -> Result<Timing, Vec<FieldError>> {
         (Ok(cron), Ok(zone)) => Ok(Timing::Cron(Calendar::new(cron, zone))),
         _ => Err(errors),
     }
+}
+
+fn parsed(parser: &CronParser, text: &str) -> Result<Cron, String> {
+    parser.parse(text).map_err(|error| error.to_string())
 }
 
 fn at_count(anchor: Timestamp, millis: i64, count: i64) -> Option<Timestamp> {

@@ -201,3 +201,14 @@ fn mistakes_are_named_by_field() {
     }
     assert_eq!(read(None, "UTC", Some("1h"), Some("2027-01-01T00:00:00Z")), [""]);
 }
+
+// S002-66: nothing between two commas is a slip, and not nothing.
+#[test]
+fn a_list_has_no_empty_place() {
+    for text in ["1,2,,3 * * * *", ",1 * * * *", "1, * * * *", "0 0 1 * mon,,tue"] {
+        let said = Said { cron: Some(text), timezone: "UTC", every: None, at: None };
+        let errors = Timing::read(said, Timestamp::UNIX_EPOCH).unwrap_err();
+        assert_eq!(errors.len(), 1, "{text}");
+        assert_eq!(errors[0].field, "cron");
+    }
+}

@@ -90,7 +90,7 @@ async fn bodies_without_an_event_are_refused() {
         ("application/json", "[]"),
         ("application/x-ndjson", ""),
         ("application/x-ndjson", "\n\n"),
-        ("application/cloudevents-batch+json", "[]"),
+        ("application/cloudevents-batch+json", "{}"),
         ("application/cloudevents+json", ""),
         ("application/json", "null"),
         ("application/json", "7"),

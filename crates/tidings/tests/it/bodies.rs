@@ -178,6 +178,43 @@ async fn other_encodings_and_content_types_are_415() {
     assert!(server.client().stored().await.is_empty());
 }
 
+// RFC 9110 8.4: several headers are one list.
+#[tokio::test]
+async fn all_codings_of_a_body_count() {
+    let server = TestServer::start().await;
+    let send = async |codings: &[&'static str], body: Vec<u8>| {
+        let codings = codings.iter().map(|coding| ("content-encoding", *coding));
+        let headers: Vec<_> = codings.chain([("content-type", "application/json")]).collect();
+        server.client().post_with("/events", &headers, body).await.status
+    };
+    let plain = br#"{"eventType":"a"}"#;
+    for codings in [["gzip", "gzip"], ["gzip", "br"], ["identity", "br"]] {
+        assert_eq!(send(&codings, gzip(plain)).await, 415, "{codings:?}");
+    }
+    assert_eq!(send(&["identity", "gzip"], gzip(plain)).await, 202);
+    assert_eq!(send(&["identity, identity"], plain.to_vec()).await, 202);
+}
+
+// RFC 9112 6.1: a body that is packed for the way would be taken for what is in it.
+#[tokio::test]
+async fn a_transfer_is_chunked_and_no_more() {
+    let server = TestServer::start().await;
+    let address = server.url.trim_start_matches("http://").parse().unwrap();
+    for (coding, status) in [("gzip, chunked", 400), ("Chunked", 202)] {
+        let mut raw = Raw::connect(address).await;
+        let head = raw::head("POST", "/events", server.admin_token());
+        let head =
+            format!("{head}content-type: application/json\r\nconnection: close\r\ntransfer-encoding: {coding}\r\n\r\n");
+        raw.send(format!("{head}11\r\n{{\"eventType\":\"a\"}}\r\n0\r\n\r\n")).await;
+        let answer = raw.last_answer().await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        if status == 400 {
+            let detail = answer.problem(400)["detail"].clone();
+            assert!(detail.as_str().unwrap().contains("Transfer-Encoding"), "{detail}");
+        }
+    }
+}
+
 // A form is taken as it comes; what is wrong is the packing, and not what is in it. A file may be packed as any other body.
 #[tokio::test]
 async fn an_upload_that_is_packed_otherwise_is_415() {

@@ -56,6 +56,23 @@ fn values_that_can_be_none_are_bad_usage() {
     }
 }
 
+// A level that is none would let nothing through, and nobody would know why.
+#[test]
+fn a_log_level_that_is_none_is_named() {
+    let directory = tempdir().unwrap();
+    let mut command = tidings(directory.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    let ended = command.env("TIDINGS_LOG", "debgu").output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("tidings: TIDINGS_LOG must be ") && said.contains("did you mean \"debug\"?"), "{said}");
+    let mut command = tidings(directory.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    command.env("TIDINGS_LOG", "tidings=debug");
+    let mut running = Running::start(command);
+    running.wait_for("listening on");
+    running.terminate();
+    assert_eq!(running.wait().0, Some(0));
+}
+
 // A reader that goes away ends a listing quietly; a full disk does not.
 #[test]
 fn completions_are_printed_whole_or_not_at_all() {
@@ -137,8 +154,16 @@ fn check_config_names_every_problem_with_its_line() {
     assert!(bad.stderr.contains("`listen`"), "a suggestion: {}", bad.stderr);
     let problems = run(directory.path(), &["check-config", "bad.toml", "--json"]).expect(1);
     assert!(serde_json::from_str::<Value>(&problems.stdout).is_ok(), "{problems:?}");
-    // What a start would read as well.
+    // What is not wrong, and will not work where the environment does not help.
     let at = directory.path();
+    write(at, "ses.toml", "[email]\ntransport = \"ses\"\n");
+    let ses = run(at, &["check-config", "ses.toml"]).expect(0);
+    assert!(ses.stderr.contains("set `email.region`, or AWS_REGION"), "{ses:?}");
+    let ses: Value = serde_json::from_str(&run(at, &["check-config", "ses.toml", "--json"]).expect(0).stdout).unwrap();
+    assert_eq!((&ses["problems"], ses["warnings"].as_array().map(Vec::len)), (&json!([]), Some(1)));
+    let helped = tidings(at, &["check-config", "ses.toml"]).env("AWS_DEFAULT_REGION", "eu-central-1").output().unwrap();
+    assert!(helped.stderr.is_empty(), "{helped:?}");
+    // What a start would read as well.
     write(at, "map.toml", "[notification_center]\nmap_file = \"map.csv\"\n");
     let absent = run(at, &["check-config", "map.toml"]).expect(1);
     assert!(absent.stderr.contains("map.toml:2: `notification_center.map_file` cannot be read"), "{absent:?}");
@@ -262,6 +287,22 @@ fn send_is_exit_code_1_if_any_event_was_refused() {
         assert!(ended.sentence().contains(text), "{ended:?}");
     }
     assert!(run(at, &["send", "missing.json"]).expect(1).sentence().contains("missing.json"));
+    // With --json there is a line for each, whether some or all are refused.
+    for input in [
+        "{\"eventId\":\"again\",\"eventType\":\"a\"}\n{\"eventId\":\"bad\",\"eventType\":\"\"}\n",
+        "{\"data\":1}\n{\"data\":2}",
+    ] {
+        let ended = run_with_input(at, &["send", "-", "--json"], input).expect(1);
+        let lines: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2, "{ended:?}");
+        let last = &lines[1];
+        assert_eq!(
+            (&last["status"], &last["place"]),
+            (&json!("rejected"), &json!("standard input line 2")),
+            "{ended:?}"
+        );
+        assert!(last["error"].as_str().unwrap().contains("eventType"), "{ended:?}");
+    }
 }
 
 #[test]
@@ -288,7 +329,7 @@ fn tail_ends_with_a_sentence_when_the_server_stops() {
     server.stop();
     let (code, said) = tail.wait();
     assert_eq!(code, Some(1));
-    assert!(said.contains("tidings: the server"), "{said}");
+    assert!(said.contains("tidings: the server") && said.contains("start `tidings tail` again"), "{said}");
 }
 
 // SX-23

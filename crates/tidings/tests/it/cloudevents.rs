@@ -165,6 +165,40 @@ async fn binary_mode_refuses_what_is_wrong() {
     assert!(client.stored().await.is_empty());
 }
 
+// S003-56: a value may stand in quotes, of which it is freed before it is decoded (HTTP binding, 3.1.3.2).
+#[tokio::test]
+async fn binary_mode_takes_values_out_of_their_quotes() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let cases = [
+        (r#""in quotes""#, "in quotes"),
+        (r#""a \"b\" \\ c%20d""#, r#"a "b" \ c d"#),
+        ("%22kept%22", "\"kept\""),
+        (r#""%22kept%22""#, "\"kept\""),
+        (r#"a "b""#, r#"a "b""#),
+        (r#""open"#, r#""open"#),
+        (r#""a" "b""#, r#""a" "b""#),
+    ];
+    for (place, (given, kept)) in cases.into_iter().enumerate() {
+        let id = place.to_string();
+        let headers = [&BINARY[..1], &BINARY[2..], &[("ce-id", id.as_str()), ("ce-subject", given)]].concat();
+        client.post_with("/events", &headers, "").await.expect(202);
+        assert_eq!(stored(&client, &id).await["subject"], kept, "{given}");
+    }
+    // Which of two would be meant, nobody knows.
+    let answer = binary(&client, &[("ce-id", "other")], b"").await;
+    assert_eq!(answer.bad_fields(), ["ce-id"]);
+}
+
+// S003-56: an empty batch is one, and an empty array of envelopes is a mistake.
+#[tokio::test]
+async fn an_empty_batch_is_taken() {
+    let server = TestServer::start().await;
+    let answer = server.client().post_as("/events", BATCH, "[]").await.expect(202).json();
+    assert_eq!(answer, json!({ "accepted": 0, "duplicates": 0, "rejected": 0, "events": [] }));
+    server.client().post_as("/events", "application/json", "[]").await.problem(400);
+}
+
 // SX-02: data stands deeper in the envelope than in the request, and 64 levels are counted in the envelope.
 #[tokio::test]
 async fn the_depth_of_the_envelope_counts_whatever_the_mode() {

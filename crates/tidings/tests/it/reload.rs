@@ -92,3 +92,41 @@ async fn a_rule_of_the_api_comes_back_from_behind_one_of_the_file() {
     client.get("/rules/loud").await.problem(404);
     served.stop();
 }
+
+const SCHEDULE: &str = "[[schedules]]\nname = \"nightly\"\nevery = \"2h\"\nmessage_type = \"scheduled_hello\"\n\
+    payload = { text = \"the file's\" }\n";
+
+// A schedule of the API comes back as a rule does, and the audit log names it (SX-16, SX-19).
+#[tokio::test]
+async fn a_schedule_of_the_api_comes_back_from_behind_one_of_the_file() {
+    let (directory, served, client) = start("");
+    let file = directory.path().join("tidings.toml");
+    let reload = async |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        client.post("/admin/reload", &json!({})).await.expect(200);
+    };
+    let theirs = json!({ "every": "1h", "message_type": "scheduled_hello", "payload": { "text": "the API's" } });
+    client.put("/api/schedules/nightly", &theirs).await.expect(201);
+    for _ in 0..2 {
+        reload(SCHEDULE).await;
+        let shown = client.get("/api/schedules/nightly").await.expect(200).json();
+        assert_eq!((&shown["origin"], &shown["every"]), (&json!("file"), &json!("2h")));
+        client.delete("/api/schedules/nightly").await.problem(409);
+        reload("").await;
+        let shown = client.get("/api/schedules/nightly").await.expect(200).json();
+        assert_eq!((&shown["origin"], &shown["every"]), (&json!("api"), &json!("1h")));
+        assert_eq!(shown["payload"]["text"], "the API's");
+        assert_eq!(shown["next_runs"].as_array().map(Vec::len), Some(5), "{shown}");
+    }
+    let log = client.get("/audit-log?entity=schedule&entityId=nightly").await.expect(200).json();
+    let what: Vec<_> = log["items"].as_array().unwrap().iter().map(|entry| entry["details"]["what"].clone()).collect();
+    assert_eq!(what.len(), 5, "{log}");
+    assert_eq!(what[0], "the file no longer has it, and the API's is back");
+    assert_eq!(what[1], "the API's is put aside");
+    // What the API takes away stays away.
+    client.delete("/api/schedules/nightly").await.expect(204);
+    reload(SCHEDULE).await;
+    reload("").await;
+    client.get("/api/schedules/nightly").await.problem(404);
+    served.stop();
+}

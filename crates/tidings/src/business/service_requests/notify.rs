@@ -108,7 +108,7 @@ impl Notifier {
             deliver_at: None,
             keep_seconds: self.messages.keep_seconds(),
         };
-        let trace_id = envelope.trace_id().map(ToOwned::to_owned);
+        let trace_id = envelope.trace_id();
         Message { trace_id, ..Message::new(new, self.clock.now()) }
     }
 }

@@ -118,10 +118,7 @@ fn outcome(status: u16, headers: &HeaderMap, now: Timestamp) -> Outcome {
         }
         Meaning::Reject => Outcome::Reject { error: format!("answered {status}"), code, disable_target: false },
         Meaning::Gone => {
-            let error = format!(
-                "answered {status}: it does not want to be called any more, and is not, while \
-                /channels/webhook/disabled has it"
-            );
+            let error = format!("answered {status}: it does not want to be called any more");
             Outcome::Reject { error, code, disable_target: true }
         }
     }

@@ -36,6 +36,8 @@ const RECORD_TRIES: u32 = 5;
 
 /// Why a message is given up that has no room for an attempt.
 const TOO_LARGE: &str = "too large to be tried";
+/// What is said of one to a target that is disabled with it.
+const NOT_CALLED: &str = ", and is not, while /channels/webhook/disabled has it";
 /// What is said of one whose message of the bus is gone.
 const TAKEN_BACK: &str = "taken back: its message of the bus was purged, or deleted with its subscription";
 
@@ -248,11 +250,7 @@ async fn record(
     sent: Sent,
 ) -> Result<Option<Timestamp>, Error> {
     let services = &desk.services;
-    let gone = match &sent.outcome {
-        Outcome::Reject { disable_target: true, error, .. } => Some(error.clone()),
-        _ => None,
-    };
-    let mut verdict = Verdict::from(sent.outcome);
+    let (mut verdict, gone) = judged(sent.outcome);
     // Of the message and its letter alone.
     let mut is_bare = false;
     // Whether it was not decided about because of somebody else in the same transaction.
@@ -321,6 +319,16 @@ async fn record(
         taken = stored;
     }
     Ok(None)
+}
+
+/// What an outcome means, and why its target is not to be called again, if that is so.
+fn judged(outcome: Outcome) -> (Verdict, Option<String>) {
+    match outcome {
+        Outcome::Reject { disable_target: true, error, code } => {
+            (Verdict::Reject { error: format!("{error}{NOT_CALLED}"), code }, Some(error))
+        }
+        outcome => (Verdict::from(outcome), None),
+    }
 }
 
 /// A message as it was, to decide about it once more.

@@ -113,10 +113,10 @@ pub fn start(services: &Services) {
         let deliverer = Deliverer::new(services, channel);
         services.workers.run(channel, run(deliverer, services.workers.stopping()));
     }
-    let expiring = services.clone();
+    let (expiring, watch) = (services.clone(), Arc::new(expiry::Watch::default()));
     services.workers.spawn("expiry", expiry::EVERY, move || {
-        let services = expiring.clone();
-        async move { expiry::expire(&services).await.map(drop).map_err(|error| error.to_string()) }
+        let (services, watch) = (expiring.clone(), Arc::clone(&watch));
+        async move { expiry::expire(&services, &watch).await.map(drop).map_err(|error| error.to_string()) }
     });
 }
 

@@ -7,7 +7,6 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
 use tidings_core::time::Timestamp;
-use tidings_core::trace::trace_id;
 use uuid::Uuid;
 
 use super::read;
@@ -55,7 +54,7 @@ pub(super) async fn create(
 
 fn origin<'a>(created_by: &'a str, correlation: &'a CorrelationId) -> Origin<'a> {
     let CorrelationId(correlation_id, beside) = correlation;
-    Origin { created_by, correlation_id, trace_id: beside.as_deref().and_then(trace_id) }
+    Origin { created_by, correlation_id, trace_parent: beside.as_deref() }
 }
 
 /// The message that a body asks for; every field that is wrong.
@@ -113,7 +112,7 @@ pub(super) async fn create_batch(
     seed: Seed,
     body: JsonText,
 ) -> Result<Response, Problem> {
-    let mut entries = read::batch(&body, "messages", MOST_CREATED)?;
+    let (list, mut entries) = read::batch(&body, "messages", MOST_CREATED)?;
     let (now, created_by) = (services.clock.now(), created_by(&caller));
     let origin = origin(&created_by, &correlation);
     let ids = request_ids(&services, seed);
@@ -124,7 +123,7 @@ pub(super) async fn create_batch(
         results.push(composed.map(|made| good.push(made)));
     }
     if good.is_empty() {
-        return Err(all_refused(results));
+        return Err(all_refused(list, results));
     }
     let created = good.len();
     let made = services.messages.create_made(good, Message::clone).await?;
@@ -139,11 +138,11 @@ pub(super) async fn create_batch(
     Ok(Json(StatusCode::CREATED, BatchAnswer { created, rejected: items.len() - created, items }).into_response())
 }
 
-fn all_refused(results: Vec<Result<(), Vec<FieldError>>>) -> Problem {
+fn all_refused(list: &str, results: Vec<Result<(), Vec<FieldError>>>) -> Problem {
     let errors = results.into_iter().enumerate().flat_map(|(place, entry)| {
         let dotted = move |error: FieldError| {
             let dot = if error.field.is_empty() { "" } else { "." };
-            FieldError::new(format!("[{place}]{dot}{}", error.field), error.message)
+            FieldError::new(format!("{list}[{place}]{dot}{}", error.field), error.message)
         };
         entry.err().into_iter().flatten().map(dotted)
     });

@@ -112,10 +112,10 @@ async fn get(State(services): State<Services>, Path(id): Path<String>) -> Result
 }
 
 async fn get_batch(State(services): State<Services>, body: JsonText) -> Result<Response, Problem> {
-    let entries = read::batch(&body, "message_ids", MOST_READ)?;
+    let (list, entries) = read::batch(&body, "message_ids", MOST_READ)?;
     let mut errors = Vec::new();
     for (place, _) in entries.iter().enumerate().filter(|(_, entry)| !entry.is_string()) {
-        errors.push(FieldError::new(format!("[{place}]"), "must be a string"));
+        errors.push(FieldError::new(format!("{list}[{place}]"), "must be a string"));
     }
     if !errors.is_empty() {
         return Err(Problem::invalid(errors));

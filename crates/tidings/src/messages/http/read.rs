@@ -84,8 +84,9 @@ pub fn is_stage(text: &str) -> bool {
     matches!(text, "dev" | "stage" | "prod")
 }
 
-/// The entries of a batch, from 1 to `most`: a list, or an object that holds it under `name`.
-pub fn batch(body: &JsonText, name: &'static str, most: usize) -> Result<Vec<Value>, Problem> {
+/// The entries of a batch, from 1 to `most`: a list, or an object that holds it under `name`. With them comes what stands
+/// before the place of one that is named.
+pub fn batch(body: &JsonText, name: &'static str, most: usize) -> Result<(&'static str, Vec<Value>), Problem> {
     let (field, list) = match json::parse::<Value>(body.text()?)? {
         Value::Array(list) => ("", Some(list)),
         Value::Object(mut fields) => match fields.remove(name) {
@@ -95,7 +96,7 @@ pub fn batch(body: &JsonText, name: &'static str, most: usize) -> Result<Vec<Val
         _ => ("", None),
     };
     match list {
-        Some(list) if (1..=most).contains(&list.len()) => Ok(list),
+        Some(list) if (1..=most).contains(&list.len()) => Ok((field, list)),
         _ => Err(Problem::invalid_field(field, format!("must be a list of 1 to {most} entries"))),
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct NewMessageBody {
     payload: Map<String, Value>,
     /// `dev`, `stage` or `prod`; default the installation's.
     pub(super) stage: Option<String>,
-    /// Not before this time.
+    /// Not before this time, which is within `retention.messages_days`. It is kept for a day at least from then on.
     deliver_at: Option<String>,
     /// Default: the request's.
     correlation_id: Option<String>,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tidings_core::message::{Attempt, CANCELLED, Status};
 use tidings_core::time::{IsoMillis, Timestamp};
+use tidings_core::trace;
 
 use crate::mask;
 use crate::messages::record::{Message, Recipient};
@@ -43,6 +44,9 @@ pub struct MessageView<'a> {
     /// The W3C trace that was given beside the correlation id.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<&'a str>,
+    /// Second since 1970 at which it ceases to exist: `retention.messages_days` after it was made, a day after the moment at
+    /// which it may leave (`deliver_at`, the end of quiet hours) at the earliest, and an hour after it ended. One that still
+    /// waits an hour before is given up, with a dead letter.
     ttl: i64,
     channel: &'a str,
     target: Cow<'a, Map<String, Value>>,
@@ -103,7 +107,7 @@ impl<'a> From<&'a Message> for MessageView<'a> {
             retry_count: delivery.retry_count,
             notification_id: delivery.notification_id.as_deref(),
             correlation_id: &message.correlation_id,
-            trace_id: message.trace_id.as_deref(),
+            trace_id: message.trace_id.as_deref().map(|carried| trace::parts(carried).0),
             ttl: message.ttl,
             channel: &message.channel,
             target: shown(&message.target),

@@ -182,6 +182,8 @@ async fn batch_get_takes_1_to_100_ids() {
         assert_eq!(client.post("/api/messages/batch-get", &body).await.status, status, "{count}");
     }
     assert_eq!(client.post("/api/messages/batch-get", &json!([ids[0], 1])).await.bad_fields(), ["[1]"]);
+    let named = json!({ "message_ids": [1] });
+    assert_eq!(client.post("/api/messages/batch-get", &named).await.bad_fields(), ["message_ids[0]"]);
     assert_eq!(client.post("/api/messages/batch-get", &json!({ "x": 1 })).await.bad_fields(), ["message_ids"]);
 }
 
@@ -206,6 +208,37 @@ async fn a_batch_has_1_to_25_messages_and_a_result_for_each() {
     look(&client, &answer["items"][3]["message"]).await;
     let bad = json!([{ "message_type": "reminder", "payload": {} }, 7]);
     assert_eq!(client.post("/api/messages/batch", &bad).await.bad_fields(), ["[0].payload.text", "[1]"]);
+    // SX-24: as the body has it.
+    let bad = json!({ "messages": bad });
+    let fields = client.post("/api/messages/batch", &bad).await.bad_fields();
+    assert_eq!(fields, ["messages[0].payload.text", "messages[1]"]);
+}
+
+// S002-83, SX-24: what is wrong is said of the field, in words of the caller's.
+#[tokio::test]
+async fn mistakes_in_a_payload_are_said_plainly() {
+    let text = "[[message_types]]\nname = \"strict\"\nschema = { properties = { text = { type = \"string\" } }, \
+        additionalProperties = false }\n";
+    let types = tidings::config::Config::parse(text, std::iter::empty()).unwrap().message_types;
+    let server = TestServer::start_with(|config| config.message_types = types).await;
+    let client = server.client();
+    let errors = async |message_type: &str, payload: Value| {
+        let body = json!({ "message_type": message_type, "payload": payload });
+        client.post("/api/messages", &body).await.problem(400)["errors"].clone()
+    };
+    let one = |field: &str, message: &str| json!([{ "field": field, "message": message }]);
+    let unnamed = "must have no empty name: every attribute needs one";
+    assert_eq!(errors("reminder", json!({ "text": "a", "": 2 })).await, one("payload", unnamed));
+    assert_eq!(errors("reminder", json!({ "text": "a", "b": [{ "": 2 }] })).await, one("payload", unnamed));
+    let no_url = one("payload.click_url", "is no valid URL");
+    for url in ["http://a b", "HTTPS://", "http://%31%31%31%31%31.0.0.0.0.1/", "https://["] {
+        assert_eq!(errors("reminder", json!({ "text": "a", "click_url": url })).await, no_url, "{url}");
+    }
+    let begins = one("payload.click_url", "must be a URL that begins with http:// or https://");
+    assert_eq!(errors("reminder", json!({ "text": "a", "click_url": "ftp://a" })).await, begins);
+    let extra = errors("strict", json!({ "text": "a", "b": 1, "c": 2 })).await;
+    let names: Vec<_> = extra.as_array().unwrap().iter().map(|error| error["field"].clone()).collect();
+    assert_eq!(names, ["payload.b", "payload.c"], "{extra}");
 }
 
 // SX-09
@@ -354,4 +387,26 @@ async fn a_correlation_id_in_the_body_counts() {
     }
     let none = client.get("/api/messages?correlation_id=c-body&status=failed").await.expect(200).json();
     assert_eq!(none["items"], json!([]));
+}
+
+// S002-77: the answer is what is there later, numbers included.
+#[tokio::test]
+async fn numbers_are_answered_as_they_are_kept() {
+    let server = quiet_server().await;
+    let client = server.client();
+    let payload =
+        r#"{"text":"a","n":1.0,"m":{"e":[1e3,-0.0,1.50,0.1,1e-7,12345678901234567890,1e20,1.7976931348623157e100]}}"#;
+    let body = format!(r#"{{"message_type":"reminder","payload":{payload}}}"#);
+    for path in ["/api/messages", "/api/messages/batch"] {
+        let body = if path.ends_with("batch") { format!("[{body}]") } else { body.clone() };
+        let made = client.post_as(path, "application/json", body).await.expect(201).json();
+        let made = made.get("items").map_or(&made, |items| &items[0]["message"]).clone();
+        assert_eq!(made["payload"]["n"].to_string(), "1");
+        assert_eq!(look(&client, &made).await["payload"].to_string(), made["payload"].to_string());
+    }
+    for large in ["1e200", "-1e126", "1e-131"] {
+        let body = format!(r#"{{"message_type":"reminder","payload":{{"text":"a","n":{large}}}}}"#);
+        let answer = client.post_as("/api/messages", "application/json", body).await;
+        assert_eq!(answer.bad_fields(), ["payload"], "{large}");
+    }
 }

@@ -223,3 +223,29 @@ async fn a_correlation_id_and_a_trace_beside_it_are_both_passed_on() {
     let made = client.post_with("/api/messages", &alone, hello().to_string()).await.expect(201).json();
     assert_eq!((&made["correlation_id"], made.get("trace_id")), (&json!("4bf92f3577b34da6a3ce929d0e0e4736"), None));
 }
+
+// S002-15, SX-03: a trace that is not sampled stays so, with a correlation id beside it and without, by event and by call.
+#[tokio::test]
+async fn the_flags_of_a_trace_are_passed_on() {
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let parent = format!("00-{TRACE}-00f067aa0ba902b7-00");
+    let (server, sink) = answering(published("n-1")).await;
+    let client = server.client();
+    let rule = json!({ "pattern": { "eventType": ["disk.full"] }, "targets": [{ "channel": "ntfy", "topic": "ops" }] });
+    client.put("/rules/disk", &rule).await.expect(201);
+    let alone = [("traceparent", parent.as_str()), ("content-type", "application/json")];
+    let both = [&alone[..], &[("x-correlation-id", "order-17")]].concat();
+    for headers in [&alone[..], &both] {
+        let made = client.post_with("/api/messages", headers, hello().to_string()).await.expect(201).json();
+        assert_eq!(made["trace_id"], TRACE, "without its flags");
+        assert_eq!(look(&client, &made).await["trace_id"], TRACE);
+        client.post_with("/events", headers, json!({ "eventType": "disk.full" }).to_string()).await.expect(202);
+    }
+    deliver(&server.services, "ntfy").await;
+    let asked = sink.asked();
+    assert_eq!(asked.len(), 4);
+    for asked in asked {
+        let passed = &asked.headers["traceparent"];
+        assert!(passed.starts_with(&format!("00-{TRACE}-")) && passed.ends_with("-00"), "{passed}");
+    }
+}

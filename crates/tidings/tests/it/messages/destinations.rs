@@ -59,10 +59,16 @@ async fn a_target_that_is_gone_is_not_called_again() {
     assert!(!disabled.to_string().contains("/gone"), "{disabled}");
     client.delete(&format!("/channels/webhook/disabled/{id}")).await.expect(204);
     client.delete(&format!("/channels/webhook/disabled/{id}")).await.problem(404);
+    // SX-24: a test disables nothing, and does not say that it did.
+    let tested = client.post("/channels/webhook/test", &gone).await.expect(200).json();
+    assert_eq!(tested["detail"], "answered 410: it does not want to be called any more");
+    assert_eq!(client.get("/channels/webhook/disabled").await.expect(200).json()["items"], json!([]));
     let third = store(&server.services, "webhook", gone).await;
     deliverer.drain().await.unwrap();
     becomes(&server.services, &third.message_id, "failed").await;
-    assert_eq!(hook.asked().iter().filter(|asked| asked.path == "/gone").count(), 2);
+    let failed = client.get(&format!("/api/messages/{}", third.message_id)).await.expect(200).json();
+    assert!(failed["error_message"].as_str().unwrap().ends_with("while /channels/webhook/disabled has it"), "{failed}");
+    assert_eq!(hook.asked().iter().filter(|asked| asked.path == "/gone").count(), 3);
 }
 
 // SX-14: a message that ends with a 410 and the one that tells of it are counted in one transaction, whichever of the

@@ -1,8 +1,9 @@
 //! `queued`, quiet hours, keys, policies and what waits too long.
 
 use serde_json::{Value, json};
-use tidings::config::delivery::{Override, QuietHours};
+use tidings::config::delivery::{Day, Override, QuietHours};
 use tidings::messages::deliver::{Deliverer, expiry};
+use tidings_core::time::{Clock as _, Timestamp};
 
 use super::{answering, deliver, hello, id_of, look, make, message, published, quiet, seconds, server_with, store};
 use crate::channels::http_server::{Reply, Server};
@@ -215,17 +216,28 @@ async fn a_delayed_message_is_cancelled_by_its_key() {
     assert_eq!(client.post("/api/messages", &all).await.bad_fields(), ["stage", "payload.priority", "payload.text"]);
 }
 
+/// Lets whoever gives up be there for another hour; gives how many messages that were.
+async fn watched(server: &TestServer, watch: &expiry::Watch) -> usize {
+    let mut given_up = expiry::expire(&server.services, watch).await.unwrap();
+    for _ in 0..6 {
+        server.clock.advance(seconds(600.0));
+        given_up += expiry::expire(&server.services, watch).await.unwrap();
+    }
+    given_up
+}
+
 // SX-08: what waits until the end of its time has a dead letter, which outlives it.
 #[tokio::test]
 async fn what_waits_for_90_days_is_given_up_and_not_forgotten() {
     let (server, _sink) = answering(published("n")).await;
     let client = server.client();
     let made = make(&client, &hello()).await;
-    server.clock.advance(seconds(90.0 * 86_400.0 - 3601.0));
-    assert_eq!(expiry::expire(&server.services).await.unwrap(), 0);
+    let watch = expiry::Watch::default();
+    server.clock.advance(seconds(90.0 * 86_400.0 - 3601.0 - 3600.0));
+    assert_eq!(watched(&server, &watch).await, 0);
     server.clock.advance(seconds(1.0));
-    assert_eq!(expiry::expire(&server.services).await.unwrap(), 1);
-    assert_eq!(expiry::expire(&server.services).await.unwrap(), 0);
+    assert_eq!(expiry::expire(&server.services, &watch).await.unwrap(), 1);
+    assert_eq!(expiry::expire(&server.services, &watch).await.unwrap(), 0);
     let failed = look(&client, &made).await;
     assert_eq!(failed["status"], "failed");
     let letter = client.get(&format!("/dead-letters/{}", id_of(&made))).await.expect(200).json();
@@ -236,6 +248,96 @@ async fn what_waits_for_90_days_is_given_up_and_not_forgotten() {
     assert_eq!(again["payload"]["text"], "hello world");
     deliver(&server.services, "ntfy").await;
     assert_eq!(look(&client, &again).await["status"], "completed");
+}
+
+/// A server that keeps messages for a day.
+async fn forgetful(sink: &Server, quiet_hours: Vec<QuietHours>) -> TestServer {
+    let url = sink.url("");
+    TestServer::start_with(|config| {
+        quiet(config, &url);
+        config.retention.messages_days = 1;
+        config.quiet_hours = quiet_hours;
+    })
+    .await
+}
+
+async fn states(server: &TestServer) -> Value {
+    server.client().get("/api/metrics").await.expect(200).json()["counts"].clone()
+}
+
+// SX-15: quiet hours that last longer than messages are kept put off, and drop nothing.
+#[tokio::test]
+async fn quiet_hours_outlast_the_time_that_messages_are_kept() {
+    let sink = Server::start(|_| published("n")).await;
+    // A Sunday, and three days more.
+    let days = vec![Day::Sun, Day::Mon, Day::Tue, Day::Wed];
+    let all_day = QuietHours { start: "00:00".to_owned(), end: "24:00".to_owned(), days, ..night() };
+    let server = forgetful(&sink, vec![all_day]).await;
+    let client = server.client();
+    let made = make(&client, &hello()).await;
+    deliver(&server.services, "ntfy").await;
+    let waiting = look(&client, &made).await;
+    let until: Timestamp = waiting["deliver_at"].as_str().unwrap().parse().unwrap();
+    assert!(until > server.clock.now() + std::time::Duration::from_secs(48 * 3600), "{until}");
+    assert_eq!(waiting["ttl"], until.as_second() + 86_400, "it has its day when it may leave");
+    assert_eq!(states(&server).await["created"], 1);
+    let watch = expiry::Watch::default();
+    while server.clock.now() < until {
+        assert_eq!(watched(&server, &watch).await, 0);
+    }
+    assert_eq!(states(&server).await["created"], 1);
+    deliver(&server.services, "ntfy").await;
+    assert_eq!(look(&client, &made).await["status"], "completed");
+    let states = states(&server).await;
+    assert_eq!((&states["created"], &states["completed"]), (&json!(0), &json!(1)));
+}
+
+// S002-16, SX-16: a message that is to go at the end of the time it would be kept goes then, and is kept from then on.
+#[tokio::test]
+async fn a_message_is_kept_from_the_moment_it_may_leave() {
+    let sink = Server::start(|_| published("n")).await;
+    let server = forgetful(&sink, Vec::new()).await;
+    let client = server.client();
+    let mut late = hello();
+    late["deliver_at"] = json!("2026-03-02T11:59:50Z");
+    let made = make(&client, &late).await;
+    assert_eq!(made["ttl"], 1_772_452_790 + 86_400);
+    let watch = expiry::Watch::default();
+    for _ in 0..24 {
+        assert_eq!(watched(&server, &watch).await, 0);
+    }
+    deliver(&server.services, "ntfy").await;
+    assert_eq!(look(&client, &made).await["status"], "completed");
+    late["deliver_at"] = json!("2026-03-03T12:00:00Z");
+    let refused = client.post("/api/messages", &late).await.problem(400);
+    assert_eq!(refused["errors"][0]["message"], "must be within 1 day", "{refused}");
+}
+
+// SX-08: what became due while nobody was here is tried before it is given up, and is given up before it is forgotten.
+#[tokio::test]
+async fn what_is_due_after_an_absence_is_tried_first() {
+    let sink = Server::start(|_| Reply::status(500)).await;
+    let server = forgetful(&sink, Vec::new()).await;
+    let client = server.client();
+    let tried = make(&client, &hello()).await;
+    deliver(&server.services, "ntfy").await;
+    let untried = make(&client, &hello()).await;
+    // As if nobody had run until twenty minutes before their end.
+    server.clock.advance(seconds(86_400.0 - 1200.0));
+    let watch = expiry::Watch::default();
+    assert_eq!(expiry::expire(&server.services, &watch).await.unwrap(), 0);
+    deliver(&server.services, "ntfy").await;
+    for (message, attempts) in [(&tried, 2), (&untried, 1)] {
+        assert_eq!(look(&client, message).await["attempts"].as_array().unwrap().len(), attempts);
+    }
+    server.clock.advance(seconds(300.0));
+    assert_eq!(expiry::expire(&server.services, &watch).await.unwrap(), 2);
+    server.clock.advance(seconds(1200.0));
+    for message in [&tried, &untried] {
+        assert_eq!(look(&client, message).await["status"], "failed", "it can still be seen");
+        client.get(&format!("/dead-letters/{}", id_of(message))).await.expect(200);
+    }
+    assert_eq!(states(&server).await["failed"], 2);
 }
 
 // SX-22

@@ -50,6 +50,15 @@ async fn every_target_gets_what_is_its_own() {
     }
 }
 
+// Lines may end as they did on old machines, and are lines all the same.
+#[tokio::test]
+async fn a_lone_carriage_return_ends_a_line() {
+    let rig = Rig::start().await;
+    rig.rule("mail", json!({ "targets": [{ "channel": "email", "to": ["ops@example.com"] }] })).await;
+    rig.send(json!({ "eventId": "e1", "eventType": "a", "data": { "message": "one\rtwo\r\nthree\nfour" } })).await;
+    assert_eq!(rig.messages("mail").await[0].payload["text"], "one\ntwo\nthree\nfour");
+}
+
 // S003-104
 #[tokio::test]
 async fn the_outcome_and_the_trace_tell_what_came_of_it() {

@@ -99,6 +99,11 @@ async fn mistakes_are_named() {
     assert_eq!(put(&client, "x", &never).await.bad_fields(), ["cron"]);
     assert_eq!(put(&client, "a%23b", &hello()).await.bad_fields(), ["name"]);
     assert_eq!(put(&client, "a%23b", &never).await.bad_fields(), ["name", "cron"]);
+    // SX-24: what is there and no text is not missing.
+    let number = json!({ "at": 1_795_016_667, "message_type": 7, "payload": { "text": "x" } });
+    let errors = put(&client, "x", &number).await.problem(400)["errors"].clone();
+    let text = |field: &str| json!({ "field": field, "message": "must be a string" });
+    assert_eq!(errors, json!([text("at"), text("message_type")]));
 }
 
 // What means nothing to a schedule is neither kept nor in the way, however large it is.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tidings::audit::Audit;
 use tidings::clock::SystemIds;
 use tidings::config::Config;
 use tidings::messages::{Message, Messages, record};
-use tidings::schedules::{Origin, Outcome, Schedules};
+use tidings::schedules::{Origin, Outcome, Schedules, Told};
 use tidings_core::time::{ManualClock, Timestamp};
 use tidings_store::memory::Memory;
 use tidings_store::{Query, Store};
@@ -18,13 +19,15 @@ fn at(text: &str) -> Timestamp {
 /// A store, and any number of schedulers over it.
 struct World {
     store: Arc<dyn Store>,
+    audit: Audit,
 }
 
 impl World {
     fn new() -> Self {
         // Items expire by a clock that stands: these tests are about another one.
         let clock = Arc::new(ManualClock::new(at("2026-01-01T00:00:00Z")));
-        Self { store: Arc::new(Memory::new(clock)) }
+        let store: Arc<dyn Store> = Arc::new(Memory::new(clock.clone()));
+        Self { audit: Audit::new(Arc::clone(&store), clock), store }
     }
 
     fn scheduler(&self) -> Schedules {
@@ -278,11 +281,15 @@ async fn the_file_brings_schedules_and_takes_them_away() {
         payload = { text = \"x\" }\n";
     let config = Config::parse(text, std::iter::empty()).unwrap();
     let scheduler = world.scheduler();
-    scheduler.load(&config.schedules, at("2026-03-01T08:00:00Z")).await.unwrap();
+    let load = async |schedules: &[_], now| {
+        let told = Told { audit: &world.audit, user: "test", correlation_id: "c-1" };
+        scheduler.load(schedules, told, at(now)).await.unwrap();
+    };
+    load(&config.schedules, "2026-03-01T08:00:00Z").await;
     assert_eq!(world.activate("2026-03-01T09:00:00Z").await, 1);
     // A restart with the same file changes nothing, and what was missed in between is made up for.
-    scheduler.load(&config.schedules, at("2026-03-02T12:00:00Z")).await.unwrap();
+    load(&config.schedules, "2026-03-02T12:00:00Z").await;
     assert_eq!(world.activate("2026-03-02T12:00:01Z").await, 1);
-    scheduler.load(&[], at("2026-03-02T13:00:00Z")).await.unwrap();
+    load(&[], "2026-03-02T13:00:00Z").await;
     assert!(scheduler.list().await.unwrap().is_empty());
 }
