@@ -21,6 +21,7 @@ use crate::support::{clock, foreign, unique, with_tables};
 #[derive(Debug, Clone)]
 pub enum Op {
     Transact(Vec<Write>),
+    Each(Vec<Vec<Write>>),
     Get(Table, Key),
     Page(Table, Query),
     Next,
@@ -72,6 +73,11 @@ async fn same_as_model(prefix: &str, ops: Vec<Op>) -> Result<(), String> {
         let result = match op.clone() {
             Op::Transact(writes) => {
                 same(model.transact(writes.clone()).await.into(), store.transact(writes).await.into())
+            }
+            Op::Each(transactions) => {
+                let left = model.transact_each(transactions.clone()).await;
+                let pairs = left.into_iter().zip(store.transact_each(transactions).await);
+                pairs.into_iter().try_for_each(|(model, dynamo)| same(model.into(), dynamo.into()))
             }
             Op::Get(table, key) => same(model.get(&table, &key).await.into(), store.get(&table, &key).await.into()),
             Op::Page(table, query) | Op::Pages(table, query) => same_pages(&model, &store, &table, &query).await,
