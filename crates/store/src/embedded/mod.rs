@@ -3,9 +3,10 @@
 //!
 //! `layout` is the data directory, `database` what fjall has in it, `tables` those that are open, `keys` and `codec` the
 //! bytes, `scratch` where they are put together, `plan` what happens before the committer, `binding` which new items become
-//! a `sheaf`, `commit` the one thread that writes, `group` and `crowds` what it decides, `log` what it writes, `front` the same in memory, `settle` what brings it into
-//! fjall's tables, `view` all of it as one, `stored` and `lists` items and entries wherever they stand, `read` the queries, `sweep` what removes expired items, `orphans` what a crash
-//! leaves behind, `backup` the way out and back in.
+//! a `sheaf`, `commit` the one thread that writes, `group` and `crowds` what it decides, `log` what it writes, `front` the
+//! same in memory, `settle` what brings it into fjall's tables, `view` all of it as one, `stored` and `lists` items and
+//! entries wherever they stand, `read` the queries, `sweep` what removes expired items, `orphans` what a crash leaves
+//! behind, `backup` the way out and back in.
 
 mod absent;
 mod aside;

@@ -1,8 +1,9 @@
 //! Schedules: messages that come by the clock (S002-66, SX-16).
 //!
 //! `timing` knows when (by cron: `calendar`), `due` decides what is to be done now, `worker` does it, `compose` makes the
-//! message, `sample` is what a new store begins with, `file` brings those of the configuration, `http` is the API. No leader is needed: a run's message has an id that
-//! follows from the schedule and the time, and it is made in the same transaction that moves the schedule on.
+//! message, `sample` is what a new store begins with, `file` brings those of the configuration, `http` is the API. No leader is
+//! needed: a run's message has an id that follows from the schedule and the time, and it is made in the same transaction
+//! that moves the schedule on.
 
 mod calendar;
 mod compose;
