@@ -41,6 +41,15 @@ impl Change {
         let (bytes, is_new, expires, expiry, sheaf) = (None, false, None, None, None);
         Self { item_key, apart, bytes, is_new, entries, expires, expiry, leaves_hole, sheaf }
     }
+
+    /// What both come to, one after the other.
+    fn then(&mut self, next: Self) {
+        (self.bytes, self.expires, self.leaves_hole) = (next.bytes, next.expires, next.leaves_hole);
+        self.entries.then(next.entries);
+        self.expiry = next.expiry.or(self.expiry);
+        // It is no longer what came with the others.
+        self.sheaf = None;
+    }
 }
 
 /// What becomes of the index entries that lead to an item. Those that are in neither stay as they are.
@@ -69,7 +78,7 @@ impl Entries {
 /// The changes of a group, by item: a later one replaces an earlier one.
 #[derive(Default)]
 pub struct Group {
-    items: Vec<Pending>,
+    items: Vec<Change>,
     places: FxHashMap<Slice, usize>,
     sheaves: Vec<Bound>,
     /// Index entries that lead to items of sheaves that go.
@@ -79,20 +88,6 @@ pub struct Group {
     pub sheaves_done: Vec<Slice>,
     pub transactions: usize,
     pub bytes: usize,
-}
-
-struct Pending {
-    item_key: Slice,
-    apart: bool,
-    bytes: Option<Slice>,
-    /// Whether there was none before the group, for certain.
-    is_new: bool,
-    /// Entries on disk that lead to the item as it was before the group, and what they become.
-    entries: Entries,
-    expires: Option<i64>,
-    expiry: Option<i64>,
-    leaves_hole: bool,
-    sheaf: Option<Place>,
 }
 
 /// A sheaf, and what the group has of it.
@@ -107,7 +102,7 @@ struct Bound {
 
 impl Bound {
     /// The entries that were left out because one would lead to the sheaf.
-    fn left_out(&self, tables: &Tables, pending: &Pending) -> Result<Vec<Entry>, Error> {
+    fn left_out(&self, tables: &Tables, pending: &Change) -> Result<Vec<Entry>, Error> {
         let Some(bytes) = pending.bytes.as_deref().filter(|_| self.sheaf.alike != 0) else { return Ok(Vec::new()) };
         plan::entries_of(tables.at(self.sheaf.table)?, &pending.item_key, &Encoded::read(bytes)?, self.sheaf.alike)
     }
@@ -153,34 +148,16 @@ impl Group {
     }
 
     pub fn add(&mut self, change: Change) {
-        let Change { item_key, apart, bytes, is_new, entries, expires, expiry, leaves_hole, sheaf } = change;
         // Whoever comes with others is new.
-        let known = if sheaf.is_some() { None } else { self.place(&item_key) };
-        match known.and_then(|place| self.items.get_mut(place)) {
-            Some(pending) => {
-                (pending.bytes, pending.expires, pending.leaves_hole) = (bytes, expires, leaves_hole);
-                pending.entries.then(entries);
-                pending.expiry = expiry.or(pending.expiry);
-                // It is no longer what came with the others.
-                pending.sheaf = None;
-            }
-            None => {
-                if sheaf.is_none() {
-                    self.places.insert(item_key.clone(), self.items.len());
-                }
-                self.items.push(Pending {
-                    item_key,
-                    apart,
-                    bytes,
-                    is_new,
-                    entries,
-                    expires,
-                    expiry,
-                    leaves_hole,
-                    sheaf,
-                });
-            }
+        let known = if change.sheaf.is_some() { None } else { self.place(&change.item_key) };
+        if let Some(pending) = known.and_then(|place| self.items.get_mut(place)) {
+            pending.then(change);
+            return;
         }
+        if change.sheaf.is_none() {
+            self.places.insert(change.item_key.clone(), self.items.len());
+        }
+        self.items.push(change);
     }
 
     /// Decides which sheaves are stored: those that have enough of their items.
@@ -188,7 +165,7 @@ impl Group {
         if self.sheaves.is_empty() {
             return;
         }
-        for Pending { sheaf, expires, .. } in &self.items {
+        for Change { sheaf, expires, .. } in &self.items {
             let Some(Place { sheaf, item }) = *sheaf else { continue };
             let Some(bound) = self.sheaves.get_mut(sheaf) else { continue };
             if let Some(is_there) = bound.is_there.get_mut(item) {
