@@ -219,7 +219,7 @@ impl Stored {
 }
 
 /// Whether an entry is one of these indexes.
-pub fn leads_by(opened: &Opened, entry: &[u8], indexes: u64) -> bool {
+fn leads_by(opened: &Opened, entry: &[u8], indexes: u64) -> bool {
     let id = entry.first_chunk().map(|id| u16::from_be_bytes(*id));
     opened.ids.indexes.iter().enumerate().any(|(place, known)| has(indexes, place) && Some(*known) == id)
 }
