@@ -1,7 +1,7 @@
 //! One destination never slows another: so many attempts at a time each, and a circuit breaker that leaves a dead one
 //! alone until a single probe got through. Pure; time is a monotonic argument.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,12 +70,14 @@ struct Destination {
 pub struct Limiter {
     limits: Limits,
     destinations: BTreeMap<String, Destination>,
+    /// Those that are open, by the end of that, until somebody asks how many there are after it.
+    open: BTreeSet<(Duration, String)>,
 }
 
 impl Limiter {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, destinations: BTreeMap::new() }
+        Self { limits, ..Self::default() }
     }
 
     /// Asks to start an attempt.
@@ -109,6 +111,7 @@ impl Limiter {
     pub fn end(&mut self, destination: &str, health: Health, now: Duration) {
         let limits = self.limits;
         let Some(entry) = self.destinations.get_mut(destination) else { return };
+        let before = entry.state;
         entry.in_flight = entry.in_flight.saturating_sub(1);
         match health {
             Health::Well => {
@@ -138,6 +141,14 @@ impl Limiter {
                 entry.state = State::Open { until };
             }
         }
+        if before != entry.state {
+            if let State::Open { until } = before {
+                self.open.remove(&(until, destination.to_owned()));
+            }
+            if let State::Open { until } = entry.state {
+                self.open.insert((until, destination.to_owned()));
+            }
+        }
         if entry.in_flight == 0 && entry.state == State::Closed && entry.failures == 0 {
             self.destinations.remove(destination);
         }
@@ -159,10 +170,11 @@ impl Limiter {
     }
 
     /// How many destinations are left alone at the moment.
-    #[must_use]
-    pub fn open(&self, now: Duration) -> usize {
-        let open = |entry: &&Destination| matches!(entry.state, State::Open { until } if now < until);
-        self.destinations.values().filter(open).count()
+    pub fn open(&mut self, now: Duration) -> usize {
+        while self.open.first().is_some_and(|(until, _)| *until <= now) {
+            self.open.pop_first();
+        }
+        self.open.len()
     }
 }
 
@@ -201,7 +213,7 @@ mod tests {
             fail(&mut limiter, now);
         }
         assert_eq!(limiter.admit(DEAD, s(3)), Admission::Open { until: s(12) });
-        assert_eq!(limiter.open(s(3)), 1);
+        assert_eq!([3, 11, 12].map(|now| limiter.open(s(now))), [1, 1, 0]);
         assert_eq!(limiter.admit(DEAD, s(12)), Admission::Go, "the probe");
         assert_eq!(limiter.admit(DEAD, s(12)), Admission::Busy, "only one probe");
         limiter.end(DEAD, Health::Well, s(13));
@@ -265,7 +277,20 @@ mod tests {
         limiter.admit(DEAD, s(0));
         limiter.end(DEAD, Health::Throttled(s(20)), s(0));
         assert_eq!(limiter.admit(DEAD, s(19)), Admission::Open { until: s(20) });
+        assert_eq!([19, 20].map(|now| limiter.open(s(now))), [1, 0]);
         assert_eq!(limiter.admit(DEAD, s(20)), Admission::Go);
+    }
+
+    #[test]
+    fn each_is_counted_once_while_it_is_left_alone() {
+        let mut limiter = limiter();
+        for (destination, waits) in [(DEAD, [5, 9, 7]), ("https://other.example", [1, 1, 20])] {
+            // All were under way when the first of them was asked to wait.
+            limiter.limits.concurrency = 3;
+            assert_eq!([0; 3].map(|_| limiter.admit(destination, s(0))), [Admission::Go; 3]);
+            waits.into_iter().for_each(|wait| limiter.end(destination, Health::Throttled(s(wait)), s(0)));
+        }
+        assert_eq!([0, 8, 9, 19, 20].map(|now| limiter.open(s(now))), [2, 2, 1, 1, 0]);
     }
 
     #[test]

@@ -50,6 +50,7 @@ impl Deliverer {
         }
         self.look_for_the_dead(now, monotonic).await?;
         self.rewind();
+        self.window.wake_all();
         self.limiter.forget_idle(monotonic);
         self.looked_again = Some(monotonic);
         Ok(())
@@ -85,7 +86,7 @@ impl Deliverer {
         let was_ahead = self.services.embedded.is_some() && self.clock_was_ahead(now).await?;
         let until = now.saturating_add(longest_lease()).ok().filter(|_| !was_ahead).unwrap_or(Timestamp::MAX);
         let (store, table) = (&*self.services.store, &self.services.messages.table);
-        for lane in self.lanes.iter().chain(self.parked.lanes()) {
+        for lane in self.lanes.iter().chain(self.parked.lanes().iter().map(|(_, parked)| parked.lane())) {
             let mut after = None;
             loop {
                 let page = lane.between(store, table, (now, until), after).await?;

@@ -23,6 +23,7 @@ mod lane;
 mod look;
 mod park;
 mod queueing;
+mod roster;
 pub mod senders;
 pub mod targets;
 mod window;
@@ -41,7 +42,7 @@ use tokio::time::Instant;
 use self::attempt::{Desk, Known, Looked, attempt};
 use self::hands::{Ended, Hands, Work};
 use self::lane::Lane;
-use self::park::Parked;
+use self::park::{Parked, Parking};
 use self::queueing::Queued;
 use self::window::{Stub, Window};
 use super::ledger::Ledger;
@@ -86,6 +87,7 @@ pub struct Deliverer {
     running: Hands<Desk>,
     /// Some of the window are being made `queued`; nobody waits for that.
     queueing: JoinSet<Vec<Queued>>,
+    parking: Parking,
     /// The next moment at which something is due; `None`: unknown.
     upcoming: Option<Option<Timestamp>>,
     looked_again: Option<Duration>,
@@ -202,6 +204,7 @@ impl Deliverer {
             held: FxHashSet::default(),
             parked: Parked::new(channel),
             queueing: JoinSet::new(),
+            parking: Parking::default(),
             upcoming: None,
             looked_again: None,
             unread: true,
@@ -234,7 +237,7 @@ impl Deliverer {
                 break;
             }
             // Whoever is left cannot go, and makes room for others behind.
-            if self.window.len() > refilled_at && !self.park().await? {
+            if self.window.len() > refilled_at && !self.park() {
                 break;
             }
         }
@@ -247,21 +250,26 @@ impl Deliverer {
 
     /// When the first destination that somebody waits for is tried again.
     fn opens(&self, now: Timestamp, monotonic: Duration) -> Option<Timestamp> {
+        let (window, parked) = (self.window.lines(), self.parked.lanes());
         let opens = |destination| self.limiter.opens(destination, monotonic);
-        // The window knows of most that they are left alone, and until when.
-        let left_alone = |until: Duration| until.checked_sub(monotonic).filter(|wait| !wait.is_zero());
-        let in_window = self.window.destinations();
-        let in_window = in_window.filter_map(|(destination, until)| left_alone(until).or_else(|| opens(destination)));
-        let opens = in_window.chain(self.parked.destinations().filter_map(opens)).min();
+        let wakes = window.next_wake().into_iter().chain(parked.next_wake());
+        let wakes = wakes.map(|until| until.saturating_sub(monotonic));
+        let opens = window.awake().chain(parked.awake()).filter_map(opens).chain(wakes).min();
         opens.map(|after| now.saturating_add(after).unwrap_or(Timestamp::MAX))
     }
 
-    /// Waits until one of the attempts under way has ended, and takes note of all that have. Without any, for ever.
+    /// Waits until one of the attempts under way has ended, or what is written of the window; takes note of all that has.
+    /// Without any, for ever.
     pub async fn ended(&mut self) {
-        let ended = self.running.ended().await;
-        let monotonic = self.services.clock.monotonic();
-        for ended in ended {
-            self.end(ended, monotonic);
+        tokio::select! {
+            ended = self.running.ended() => {
+                let monotonic = self.services.clock.monotonic();
+                for ended in ended {
+                    self.end(ended, monotonic);
+                }
+            }
+            Some(queued) = self.queueing.join_next() => self.take_queued(queued.unwrap_or_default()),
+            (stubs, parked) = self.parking.ended() => self.take_parked(&stubs, parked),
         }
     }
 
@@ -276,6 +284,8 @@ impl Deliverer {
                     Looked { health: Health::Untried, due: None }
                 });
                 self.limiter.end(&stub.destination, looked.health, monotonic);
+                self.window.wake(&stub.destination);
+                self.parked.wake(&stub.destination);
                 if let Some(due) = looked.due {
                     // Whoever read on while it was in our hands has passed it by.
                     self.lanes.iter_mut().for_each(|lane| lane.back_to(due));
@@ -297,13 +307,10 @@ impl Deliverer {
         self.unread = true;
         loop {
             let next = self.activate().await?;
-            if let Some(joined) = self.queueing.join_next().await {
-                self.take_queued(joined.unwrap_or_default());
-            } else if self.running.is_empty() {
+            if self.running.is_empty() && self.queueing.is_empty() && self.parking.is_empty() {
                 return Ok(next);
-            } else {
-                self.ended().await;
             }
+            self.ended().await;
         }
     }
 
@@ -328,49 +335,17 @@ impl Deliverer {
     fn start_window(&mut self, monotonic: Duration) {
         let room = self.concurrency.saturating_sub(self.running.len());
         let (parked, limiter) = (&self.parked, &mut self.limiter);
-        // Whoever has parked messages is served from there, in their order.
         let admit = |destination: &str| {
-            if parked.has(destination) { Admission::Busy } else { limiter.admit(destination, monotonic) }
+            if parked.has(destination) {
+                // Whoever has parked messages is served from there, in their order; who comes later waits until all are gone.
+                Admission::Open { until: Duration::MAX }
+            } else {
+                limiter.admit(destination, monotonic)
+            }
         };
         for stub in self.window.take(room, monotonic, admit) {
             self.running.begin(stub);
         }
-    }
-
-    async fn start_parked(&mut self, now: Timestamp, monotonic: Duration) -> Result<(), Error> {
-        let destinations: Vec<String> = self.parked.destinations().map(ToOwned::to_owned).collect();
-        for destination in destinations {
-            while self.running.len() < self.concurrency {
-                if self.limiter.admit(&destination, monotonic) != Admission::Go {
-                    break;
-                }
-                let (store, table) = (&*self.services.store, &self.services.messages.table);
-                let next = self.parked.next(&destination, store, table, now, &mut self.held).await;
-                match next {
-                    Ok(Some(stub)) => self.running.begin(stub),
-                    other => {
-                        self.limiter.end(&destination, Health::Untried, monotonic);
-                        other?;
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Parks everybody who is left in the window; `true` if that made room.
-    async fn park(&mut self) -> Result<bool, Error> {
-        // With one destination there is nobody to make room for.
-        if !self.has_many_destinations() {
-            return Ok(false);
-        }
-        let going = self.window.clear();
-        for stub in &going {
-            self.held.remove(&stub.message_id);
-        }
-        self.parked.park(&self.services, &going).await?;
-        Ok(!going.is_empty())
     }
 
     fn pause_until(&self, next: Option<Timestamp>) -> Duration {

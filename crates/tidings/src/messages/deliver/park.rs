@@ -1,17 +1,21 @@
 //! Parked messages: those of a destination that takes no more for now, out of everybody's way.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 use tidings_core::message::{Input, Status};
 use tidings_core::time::Timestamp;
 use tidings_store::{Change, Condition, Error, Store, Table, Write};
+use tokio::task::{JoinError, JoinSet};
 
 use super::lane::Lane;
-use super::targets;
+use super::roster::Roster;
 use super::window::Stub;
+use super::{Deliverer, PAUSE, targets};
 use crate::app::Services;
+use crate::channel::limiter::{Admission, Health};
 use crate::messages::counters::Tally;
 use crate::messages::record;
 use crate::messages::transition::Stored;
@@ -24,29 +28,68 @@ const MOVED_AT_ONCE: usize = 50;
 /// The destinations of a channel that have parked messages.
 pub struct Parked {
     channel: &'static str,
-    lanes: BTreeMap<String, ParkedLane>,
+    lanes: Roster<ParkedLane>,
 }
 
-struct ParkedLane {
+pub struct ParkedLane {
     lane: Lane,
     ready: VecDeque<Stub>,
 }
 
+/// Messages that are being parked.
+#[derive(Default)]
+pub struct Parking {
+    stubs: Arc<Vec<Stub>>,
+    task: JoinSet<Result<(), Error>>,
+}
+
+impl Parking {
+    pub fn is_empty(&self) -> bool {
+        self.task.is_empty()
+    }
+
+    /// Waits until all are where they belong; gives them, and what came of it. Without any, for ever.
+    pub async fn ended(&mut self) -> (Arc<Vec<Stub>>, Result<(), Error>) {
+        let Some(joined) = self.task.join_next().await else { return std::future::pending().await };
+        let panicked = |error: JoinError| Error::Failed { context: "parking".to_owned(), source: error.into() };
+        (std::mem::take(&mut self.stubs), joined.map_err(panicked).flatten())
+    }
+}
+
 impl Parked {
-    pub const fn new(channel: &'static str) -> Self {
-        Self { channel, lanes: BTreeMap::new() }
+    pub fn new(channel: &'static str) -> Self {
+        Self { channel, lanes: Roster::default() }
     }
 
     pub fn has(&self, destination: &str) -> bool {
-        self.lanes.contains_key(destination)
+        self.lanes.contains(destination)
     }
 
-    pub fn destinations(&self) -> impl Iterator<Item = &str> {
-        self.lanes.keys().map(String::as_str)
+    /// By destination.
+    pub const fn lanes(&self) -> &Roster<ParkedLane> {
+        &self.lanes
     }
 
-    pub fn lanes(&self) -> impl Iterator<Item = &Lane> {
-        self.lanes.values().map(|parked| &parked.lane)
+    /// Those that may be served now.
+    pub fn awake(&mut self, now: Duration) -> Vec<String> {
+        self.lanes.wake_by(now);
+        self.lanes.awake().map(ToOwned::to_owned).collect()
+    }
+
+    /// A destination is not asked about before that moment, or before it is woken.
+    pub fn rest(&mut self, destination: &str, until: Option<Duration>) {
+        self.lanes.rest(destination, until);
+    }
+
+    /// Messages of a destination are being parked: whoever comes later waits behind them.
+    pub fn expect(&mut self, destination: &str) {
+        self.open(destination);
+        self.lanes.rest(destination, None);
+    }
+
+    /// A destination that had its hands full may be asked about again.
+    pub fn wake(&mut self, destination: &str) {
+        self.lanes.wake(destination);
     }
 
     /// Learns of what was parked before this process began, or by another.
@@ -54,36 +97,7 @@ impl Parked {
         for (destination, _) in targets::parked(store, self.channel).await? {
             self.open(&destination).lane.rewind();
         }
-        Ok(())
-    }
-
-    /// Moves messages to the partition of their destination, where they are `queued`. One that changed meanwhile stays
-    /// where it is.
-    pub async fn park(&mut self, services: &Services, stubs: &[Stub]) -> Result<(), Error> {
-        let store = &*services.store;
-        let mut by_destination: BTreeMap<&str, Vec<&Stub>> = BTreeMap::new();
-        for stub in stubs {
-            by_destination.entry(&stub.destination).or_default().push(stub);
-        }
-        for (destination, stubs) in by_destination {
-            for stubs in stubs.chunks(MOVED_AT_ONCE) {
-                match store.transact(self.moves(services, destination, stubs)).await {
-                    Ok(()) => {}
-                    Err(Error::Conflict { failed }) => {
-                        let stale: HashSet<usize> = failed.iter().map(|failed| failed.write).collect();
-                        let fresh = stubs.iter().enumerate().filter(|(place, _)| !stale.contains(&(place + 1)));
-                        let fresh: Vec<&Stub> = fresh.map(|(_, stub)| *stub).collect();
-                        match store.transact(self.moves(services, destination, &fresh)).await {
-                            Ok(()) | Err(Error::Conflict { .. }) => {}
-                            Err(error) => return Err(error),
-                        }
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            // What comes in may be older than what was read.
-            self.open(destination).lane.rewind();
-        }
+        self.lanes.wake_all();
         Ok(())
     }
 
@@ -134,31 +148,145 @@ impl Parked {
         Ok(())
     }
 
-    fn moves(&self, services: &Services, destination: &str, stubs: &[&Stub]) -> Vec<Write> {
-        let part = targets::parked_part(self.channel, destination);
-        let mut tally = Tally::default();
-        let mut writes = vec![targets::note_parked(self.channel, destination)];
-        for stub in stubs {
-            let mut changes = vec![Change::Set("due".into(), part.as_str().into())];
-            changes.extend(queueing(services, stub, &mut tally));
-            let unchanged = Condition::All(vec![
-                Condition::Equals("revision".into(), stub.revision.into()),
-                Condition::HasAttribute("due".into()),
-            ]);
-            let table = &services.messages.table;
-            writes.push(Write::update(table, record::key(&stub.message_id), changes).when(unchanged));
+    fn open(&mut self, destination: &str) -> &mut ParkedLane {
+        if !self.has(destination) {
+            let lane = Lane::new(targets::parked_part(self.channel, destination));
+            self.lanes.insert(destination.to_owned().into(), ParkedLane { lane, ready: VecDeque::new() });
         }
-        writes.extend(tally.writes());
-        writes
+        self.lanes.get_mut(destination).expect("it is there, or was put there")
+    }
+}
+
+impl ParkedLane {
+    pub const fn lane(&self) -> &Lane {
+        &self.lane
+    }
+}
+
+impl Deliverer {
+    /// Parks everybody who is left in the window, while others go on; `true` if that made room.
+    pub(super) fn park(&mut self) -> bool {
+        // With one destination there is nobody to make room for; and who is being written must not be moved meanwhile.
+        if !self.has_many_destinations() || !self.queueing.is_empty() || !self.parking.is_empty() {
+            return false;
+        }
+        let stubs = Arc::new(self.window.clear());
+        stubs.iter().for_each(|stub| self.parked.expect(&stub.destination));
+        let (services, channel) = (self.services.clone(), self.channel);
+        self.parking.stubs = Arc::clone(&stubs);
+        self.parking.task.spawn(async move {
+            let parked = park(&services, channel, &stubs).await;
+            if parked.is_err() {
+                // A store that fails is not to be asked again at once.
+                tokio::time::sleep(PAUSE).await;
+            }
+            parked
+        });
+        true
     }
 
-    fn open(&mut self, destination: &str) -> &mut ParkedLane {
-        let channel = self.channel;
-        self.lanes.entry(destination.to_owned()).or_insert_with(|| ParkedLane {
-            lane: Lane::new(targets::parked_part(channel, destination)),
-            ready: VecDeque::new(),
-        })
+    /// What was parked is served from where it is now.
+    pub(super) fn take_parked(&mut self, stubs: &[Stub], parked: Result<(), Error>) {
+        if let Err(error) = parked {
+            tracing::warn!(channel = self.channel, %error, "messages cannot be parked; it will be tried again");
+            // Those that stayed where they were are found there.
+            self.looked_again = None;
+        }
+        for stub in stubs {
+            self.held.remove(&stub.message_id);
+        }
+        let destinations: BTreeSet<&str> = stubs.iter().map(|stub| &*stub.destination).collect();
+        for destination in destinations {
+            // What comes in may be older than what was read.
+            self.parked.open(destination).lane.rewind();
+            self.parked.wake(destination);
+        }
     }
+
+    /// Starts what is parked and may go.
+    pub(super) async fn start_parked(&mut self, now: Timestamp, monotonic: Duration) -> Result<(), Error> {
+        for destination in self.parked.awake(monotonic) {
+            while self.running.len() < self.concurrency {
+                let until = match self.limiter.admit(&destination, monotonic) {
+                    Admission::Go => None,
+                    Admission::Busy => Some(None),
+                    Admission::Open { until } => Some(Some(until)),
+                };
+                if let Some(until) = until {
+                    self.parked.rest(&destination, until);
+                    break;
+                }
+                let (store, table) = (&*self.services.store, &self.services.messages.table);
+                let next = self.parked.next(&destination, store, table, now, &mut self.held).await;
+                match next {
+                    Ok(Some(stub)) => self.running.begin(stub),
+                    other => {
+                        self.limiter.end(&destination, Health::Untried, monotonic);
+                        // Who waited behind may go.
+                        self.window.wake(&destination);
+                        other?;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Moves messages to the partition of their destination, where they are `queued`. One that changed meanwhile stays where
+/// it is.
+async fn park(services: &Services, channel: &'static str, stubs: &[Stub]) -> Result<(), Error> {
+    let mut by_destination: BTreeMap<&str, Vec<&Stub>> = BTreeMap::new();
+    for stub in stubs {
+        by_destination.entry(&stub.destination).or_default().push(stub);
+    }
+    let together = |(destination, stubs): (_, Vec<_>)| {
+        let portions: Vec<_> = stubs.chunks(MOVED_AT_ONCE).map(|portion| (destination, portion.to_vec())).collect();
+        portions
+    };
+    let mut portions: Vec<(&str, Vec<&Stub>)> = by_destination.into_iter().flat_map(together).collect();
+    // The second time without those that were changed by somebody else.
+    for is_last in [false, true] {
+        let transactions = portions.iter().map(|(to, stubs)| moves(services, channel, to, stubs)).collect();
+        let outcomes = services.store.transact_each(transactions).await;
+        let mut again = Vec::new();
+        for ((destination, stubs), outcome) in portions.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => {}
+                Err(Error::Conflict { failed }) if !is_last => {
+                    let stale: HashSet<usize> = failed.iter().map(|failed| failed.write).collect();
+                    let fresh = stubs.into_iter().enumerate().filter(|(place, _)| !stale.contains(&(place + 1)));
+                    again.push((destination, fresh.map(|(_, stub)| stub).collect()));
+                }
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if again.is_empty() {
+            break;
+        }
+        portions = again;
+    }
+    Ok(())
+}
+
+fn moves(services: &Services, channel: &str, destination: &str, stubs: &[&Stub]) -> Vec<Write> {
+    let part = targets::parked_part(channel, destination);
+    let mut tally = Tally::default();
+    let mut writes = vec![targets::note_parked(channel, destination)];
+    for stub in stubs {
+        let mut changes = vec![Change::Set("due".into(), part.as_str().into())];
+        changes.extend(queueing(services, stub, &mut tally));
+        let unchanged = Condition::All(vec![
+            Condition::Equals("revision".into(), stub.revision.into()),
+            Condition::HasAttribute("due".into()),
+        ]);
+        let table = &services.messages.table;
+        writes.push(Write::update(table, record::key(&stub.message_id), changes).when(unchanged));
+    }
+    writes.extend(tally.writes());
+    writes
 }
 
 /// The changes that make a message `queued`, if it is not yet; a new revision in any case.

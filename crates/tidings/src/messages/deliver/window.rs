@@ -1,12 +1,13 @@
 //! The messages that a deliverer has in memory and that wait for their attempt: a line for each destination, so that
-//! looking for who may go costs as much as there are destinations, however long their lines are.
+//! looking for who may go costs as much as there are destinations that may be served, however long their lines are.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tidings_core::message::Status;
 
+use super::QUEUED_AFTER;
+use super::roster::Roster;
 use super::senders::{self, Destination};
 use crate::channel::limiter::Admission;
 use crate::messages::transition::Stored;
@@ -54,20 +55,22 @@ impl Stub {
     }
 }
 
-/// Those who wait for one destination.
+/// Those who wait for one destination, whoever waits longest first.
 #[derive(Debug, Default)]
-struct Line {
+pub struct Line {
     stubs: VecDeque<Stub>,
-    /// The destination is left alone until then, for certain: nobody need ask before.
-    until: Duration,
+    /// How many are still to become `queued` if they have to wait: most often the last ones.
+    unqueued: usize,
+    /// When it was last asked about the destination, that was to be left alone for a time.
+    left_alone: bool,
 }
 
 #[derive(Debug, Default)]
 pub struct Window {
-    lines: BTreeMap<Destination, Line>,
+    lines: Roster<Line>,
     length: usize,
-    /// How many are still to become `queued` if they have to wait.
-    to_be_queued: usize,
+    /// When somebody may have to become `queued`: nobody is looked at before.
+    queue_at: Option<Duration>,
     /// Who was served last: the next round begins behind, so that nobody is always first.
     last: Destination,
 }
@@ -81,68 +84,108 @@ impl Window {
         self.length == 0
     }
 
-    /// Whether anybody is still to become `queued` if he has to wait.
-    pub const fn has_to_be_queued(&self) -> bool {
-        self.to_be_queued > 0
-    }
-
     pub fn push(&mut self, stub: Stub) {
         self.length += 1;
-        self.to_be_queued += usize::from(stub.is_to_be_queued());
-        match self.lines.get_mut(&stub.destination) {
-            Some(line) => line.stubs.push_back(stub),
+        let since = stub.since;
+        let (unqueued, is_left_alone) = match self.lines.get_mut(&stub.destination) {
+            Some(line) => (line.push(stub), line.left_alone),
             None => {
-                let destination = stub.destination.clone();
-                self.lines.insert(destination, Line { stubs: VecDeque::from([stub]), ..Line::default() });
+                let (destination, mut line) = (stub.destination.clone(), Line::default());
+                let unqueued = line.push(stub);
+                self.lines.insert(destination, line);
+                (unqueued, false)
             }
+        };
+        if unqueued {
+            self.queue_by(if is_left_alone { since } else { since + QUEUED_AFTER });
         }
     }
 
-    /// Each destination, and until when it is left alone as far as is known here.
-    pub fn destinations(&self) -> impl Iterator<Item = (&str, Duration)> {
-        self.lines.iter().map(|(destination, line)| (&**destination, line.until))
+    /// By destination.
+    pub const fn lines(&self) -> &Roster<Line> {
+        &self.lines
     }
 
-    /// Changes those who wait, destination by destination, whoever waits longest first.
-    pub fn each_line(&mut self, mut change: impl FnMut(&str, &mut VecDeque<Stub>)) {
-        self.to_be_queued = 0;
-        for (destination, line) in &mut self.lines {
-            change(destination, &mut line.stubs);
-            self.to_be_queued += line.stubs.iter().filter(|stub| stub.is_to_be_queued()).count();
+    /// A destination that could not be served may be asked about again.
+    pub fn wake(&mut self, destination: &str) {
+        self.lines.wake(destination);
+    }
+
+    /// Everybody may be asked about again.
+    pub fn wake_all(&mut self) {
+        self.lines.wake_all();
+    }
+
+    /// Goes over those that have to become `queued` by now, and are not about to: at once where the destination is left
+    /// alone, else after a while.
+    pub fn each_unqueued(&mut self, now: Duration, mut queue: impl FnMut(&mut Stub)) {
+        if self.queue_at.is_none_or(|at| now < at) {
+            return;
         }
-    }
-
-    /// Takes out at most `most` of those whose destination is admitted, one of each in turn; `admit` is asked before each,
-    /// but not about one that said at an earlier `now` that it is left alone for longer.
-    pub fn take(&mut self, most: usize, now: Duration, mut admit: impl FnMut(&str) -> Admission) -> Vec<Stub> {
-        let (mut going, mut round) = (Vec::new(), Vec::new());
-        let behind = (Bound::Excluded(&*self.last), Bound::Unbounded);
-        let before = (Bound::Unbounded, Bound::Included(&*self.last));
-        for part in [behind, before] {
-            for (destination, line) in self.lines.range_mut::<str, _>(part) {
-                if going.len() < most && line.goes(now, || admit(destination)) {
-                    going.extend(line.stubs.pop_front());
-                    round.push(destination.clone());
+        self.queue_at = None;
+        let mut next = None;
+        for (_, line) in self.lines.iter_mut() {
+            let mut left = line.unqueued;
+            let unqueued = line.stubs.iter_mut().rev().filter(|stub| stub.is_to_be_queued());
+            for stub in unqueued.take(line.unqueued) {
+                let at = stub.since + QUEUED_AFTER;
+                if line.left_alone || at <= now {
+                    queue(stub);
+                    left -= usize::from(!stub.is_to_be_queued());
+                } else {
+                    next = Some(next.map_or(at, |next: Duration| next.min(at)));
                 }
             }
+            line.unqueued = left;
         }
+        self.queue_at = next;
+    }
+
+    /// Changes those who wait for a destination.
+    pub fn each_of(&mut self, destination: &str, change: impl FnMut(&mut Stub)) {
+        if let Some(line) = self.lines.get_mut(destination) {
+            line.stubs.iter_mut().for_each(change);
+            line.unqueued = line.stubs.iter().filter(|stub| stub.is_to_be_queued()).count();
+        }
+    }
+
+    /// Takes out at most `most` of those whose destination is admitted, one of each in turn; `admit` is asked before each.
+    /// One that is not admitted is not asked about again before its time has come, or it is woken.
+    pub fn take(&mut self, most: usize, now: Duration, mut admit: impl FnMut(&str) -> Admission) -> Vec<Stub> {
+        self.lines.wake_by(now);
+        let (mut going, mut round, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+        let mut goes = |destination: &Destination| {
+            let until = match admit(destination) {
+                Admission::Go => return true,
+                Admission::Busy => None,
+                Admission::Open { until } => Some(until),
+            };
+            refused.push((destination.clone(), until));
+            false
+        };
+        self.lines.each_awake(&self.last, |destination, line| {
+            if going.len() < most && goes(destination) {
+                going.extend(line.pop());
+                round.push(destination.clone());
+            }
+        });
         while !round.is_empty() && going.len() < most {
             round.retain(|destination| {
                 let line = self.lines.get_mut(destination).filter(|line| !line.stubs.is_empty());
-                let Some(line) = line.filter(|_| going.len() < most) else { return false };
-                let goes = line.goes(now, || admit(destination));
-                if goes {
-                    going.extend(line.stubs.pop_front());
-                }
-                goes
+                let Some(line) = line.filter(|_| going.len() < most && goes(destination)) else { return false };
+                going.extend(line.pop());
+                true
             });
         }
         for stub in &going {
-            if self.lines.get(&stub.destination).is_some_and(|line| line.stubs.is_empty()) {
+            if self.lines.get_mut(&stub.destination).is_some_and(|line| line.stubs.is_empty()) {
                 self.lines.remove(&stub.destination);
             }
         }
-        self.left(&going);
+        for (destination, until) in refused {
+            self.rest(&destination, until, now);
+        }
+        self.length -= going.len();
         if let Some(last) = going.last() {
             self.last.clone_from(&last.destination);
         }
@@ -151,32 +194,52 @@ impl Window {
 
     /// Takes out everybody.
     pub fn clear(&mut self) -> Vec<Stub> {
-        (self.length, self.to_be_queued) = (0, 0);
-        std::mem::take(&mut self.lines).into_values().flat_map(|line| line.stubs).collect()
+        (self.length, self.queue_at) = (0, None);
+        self.lines.drain().flat_map(|line| line.stubs).collect()
     }
 
-    fn left(&mut self, gone: &[Stub]) {
-        self.length -= gone.len();
-        self.to_be_queued -= gone.iter().filter(|stub| stub.is_to_be_queued()).count();
+    /// Leaves a destination alone until that moment, or until it is woken.
+    fn rest(&mut self, destination: &str, until: Option<Duration>, now: Duration) {
+        if let Some(line) = self.lines.get_mut(destination) {
+            line.left_alone = until.is_some();
+            if line.left_alone && line.unqueued > 0 {
+                self.queue_by(now);
+            }
+        }
+        // What lasts for ever ends only when somebody says so.
+        self.lines.rest(destination, until.filter(|until| *until < Duration::MAX));
+    }
+
+    fn queue_by(&mut self, at: Duration) {
+        self.queue_at = Some(self.queue_at.map_or(at, |known| known.min(at)));
     }
 }
 
 impl Line {
-    fn goes(&mut self, now: Duration, admit: impl FnOnce() -> Admission) -> bool {
-        if now < self.until {
-            return false;
-        }
-        let admission = admit();
-        if let Admission::Open { until } = admission {
-            self.until = until;
-        }
-        admission == Admission::Go
+    /// Whether the new one is still to become `queued` if it has to wait.
+    fn push(&mut self, stub: Stub) -> bool {
+        let unqueued = stub.is_to_be_queued();
+        self.unqueued += usize::from(unqueued);
+        self.stubs.push_back(stub);
+        unqueued
+    }
+
+    fn pop(&mut self) -> Option<Stub> {
+        let stub = self.stubs.pop_front()?;
+        self.unqueued = self.unqueued.saturating_sub(usize::from(stub.is_to_be_queued()));
+        self.left_alone = false;
+        Some(stub)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+    use tidings_core::time::Timestamp;
+    use uuid::Uuid;
+
     use super::*;
+    use crate::messages::{Message, NewMessage};
 
     fn stub(destination: &str, number: u32) -> Stub {
         Stub {
@@ -208,10 +271,11 @@ mod tests {
         let but_b = |destination: &str| if destination == "b" { Admission::Busy } else { Admission::Go };
         assert_eq!(ids(&window.take(3, NOW, but_b)), ["a0", "c0", "a1"]);
         assert_eq!(window.len(), 3);
-        assert!(window.destinations().map(|(destination, _)| destination).eq(["a", "b"]));
+        assert!(window.lines().awake().eq(["a"]) && window.lines().contains("b"));
+        window.wake("b");
         let going = window.take(10, NOW, |_| Admission::Go);
         assert_eq!(ids(&going), ["b0", "a2", "a3"], "who was served last comes last");
-        assert!(window.is_empty() && window.destinations().next().is_none());
+        assert!(window.is_empty() && window.lines().awake().next().is_none());
     }
 
     /// Which is why a deliverer with room left may park everybody whom it finds here.
@@ -229,30 +293,131 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_asked_after_a_refusal_is_not_asked_again() {
+    fn those_left_alone_are_part_of_the_window() {
         let mut window = Window::default();
+        for destination in ["dead", "dead", "well"] {
+            window.push(stub(destination, 0));
+        }
+        let until = |destination: &str| match destination {
+            "dead" => Admission::Open { until: NOW * 2 },
+            _ => Admission::Busy,
+        };
+        assert!(window.take(3, NOW, until).is_empty());
+        assert_eq!((window.len(), window.lines().awake().count()), (3, 0));
+        let mut seen = 0;
+        window.each_of("dead", |_| seen += 1);
+        window.each_of("nobody", |_| seen += 10);
+        assert_eq!(seen, 2);
+        assert_eq!(ids(&window.clear()), ["dead0", "dead0", "well0"]);
+        assert_eq!((window.len(), window.lines().next_wake()), (0, None));
+    }
+
+    /// The same as [`stub`], of a new message.
+    fn new_stub(destination: &str, since: u64) -> Stub {
+        let new = NewMessage {
+            message_id: Uuid::from_u128(since.into()),
+            created_by: "rule:r".to_owned(),
+            stage: "dev",
+            message_type: "alert_notification",
+            payload: Map::new(),
+            correlation_id: "c",
+            channel: "webhook",
+            target: Map::new(),
+            secret: None,
+            event_id: None,
+            rule: None,
+            deliver_at: None,
+            keep_seconds: 86_400,
+        };
+        let stored = Stored::just_made(Message::new(new, Timestamp::UNIX_EPOCH)).unwrap();
+        Stub { stored: Some(stored), since: Duration::from_secs(since), ..stub(destination, 0) }
+    }
+
+    /// Those who have to become `queued` at that moment, by the second in which they came.
+    fn queued(window: &mut Window, now: u64) -> Vec<u64> {
+        let mut all = Vec::new();
+        window.each_unqueued(Duration::from_secs(now), |stub| {
+            stub.queueing = true;
+            all.push(stub.since.as_secs());
+        });
+        all.sort_unstable();
+        all
+    }
+
+    // S002-44
+    #[test]
+    fn who_waits_becomes_queued_at_once_or_after_a_while() {
+        let mut window = Window::default();
+        for since in [10, 11, 13] {
+            window.push(new_stub("busy", since));
+        }
+        window.push(new_stub("dead", 12));
+        // Nobody was asked about yet.
+        assert!(queued(&mut window, 13).is_empty());
+        let but_dead = |destination: &str| match destination {
+            "dead" => Admission::Open { until: Duration::from_secs(99) },
+            _ => Admission::Busy,
+        };
+        assert!(window.take(9, Duration::from_secs(13), but_dead).is_empty());
+        assert_eq!(queued(&mut window, 13), [12], "whose destination is left alone");
+        window.push(new_stub("dead", 14));
+        assert_eq!(queued(&mut window, 14), [14], "also if it comes later");
+        assert_eq!([14, 15, 15, 17].map(|now| queued(&mut window, now)), [vec![], vec![10], vec![], vec![11]]);
+        // Who is served meanwhile waits no more.
+        window.wake("busy");
+        assert_eq!(window.take(9, Duration::from_secs(17), |_| Admission::Go).len(), 3);
+        assert!(queued(&mut window, 50).is_empty());
+        assert_eq!(window.len(), 2);
+    }
+
+    #[test]
+    fn who_is_left_alone_until_somebody_says_so_does_not_wake_by_himself() {
+        let mut window = Window::default();
+        window.push(new_stub("behind", 1));
+        let until = Duration::MAX;
+        assert!(window.take(9, Duration::from_secs(1), |_| Admission::Open { until }).is_empty());
+        assert_eq!((window.lines().next_wake(), queued(&mut window, 1)), (None, vec![1]));
+        window.wake("behind");
+        assert_eq!(window.take(9, NOW, |_| Admission::Go).len(), 1);
+    }
+
+    #[test]
+    fn whoever_is_refused_is_not_asked_about_again_before_something_ended() {
+        let (mut window, mut asked) = (Window::default(), 0);
         for number in 0..500 {
             window.push(stub("dead", number));
         }
-        let mut asked = 0;
-        window.take(100, NOW, |_| {
-            asked += 1;
-            Admission::Busy
-        });
-        assert_eq!(asked, 1, "however long its line is");
+        let mut look = |window: &mut Window| {
+            let going = window.take(100, NOW, |_| {
+                asked += 1;
+                Admission::Busy
+            });
+            assert!(going.is_empty());
+            asked
+        };
+        assert_eq!([look(&mut window), look(&mut window)], [1, 1], "however long its line is");
+        window.push(stub("dead", 500));
+        assert_eq!(look(&mut window), 1);
+        window.wake("dead");
+        assert_eq!(look(&mut window), 2);
+        window.wake_all();
+        assert_eq!(look(&mut window), 3);
+        assert_eq!(window.len(), 501);
     }
 
     #[test]
     fn who_is_left_alone_is_asked_again_when_that_is_over() {
         let (mut window, mut asked) = (Window::default(), Vec::new());
-        window.push(stub("dead", 0));
-        for seconds in [10, 11, 14, 15, 16] {
-            window.take(1, Duration::from_secs(seconds), |_| {
+        for seconds in [10, 11, 14, 15] {
+            // Some come while it is left alone.
+            window.push(stub("dead", 0));
+            let going = window.take(9, Duration::from_secs(seconds), |_| {
                 asked.push(seconds);
-                if seconds < 15 { Admission::Open { until: Duration::from_secs(15) } } else { Admission::Busy }
+                if seconds < 15 { Admission::Open { until: Duration::from_secs(15) } } else { Admission::Go }
             });
+            assert_eq!(going.len(), if seconds < 15 { 0 } else { 4 });
         }
-        assert_eq!(asked, [10, 15, 16]);
-        assert_eq!(window.destinations().collect::<Vec<_>>(), [("dead", Duration::from_secs(15))]);
+        assert_eq!(asked, [10, 15, 15, 15, 15]);
+        assert!(window.is_empty() && window.lines().next_wake().is_none());
     }
 }
