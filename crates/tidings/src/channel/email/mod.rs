@@ -7,6 +7,7 @@ mod compose;
 mod file;
 pub mod ses;
 mod smtp;
+mod wire;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! SMTP by lettre. One transaction for each recipient over one connection, so that each has its own answer.
 
+use std::io;
 use std::time::Duration;
 
 use base64::Engine;
@@ -8,12 +9,13 @@ use lettre::address::Envelope;
 use lettre::message::Mailbox;
 use lettre::transport::smtp;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
-use lettre::transport::smtp::client::{AsyncSmtpConnection, TlsParameters};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, AsyncTokioStream, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
 use super::super::quote;
+use super::wire::Wire;
 use super::{Copy, Outcome, Report, late};
 use crate::config::Secret;
 
@@ -108,7 +110,7 @@ impl Client {
             let sending = async {
                 let connection = match open.as_mut() {
                     Some(connection) => connection,
-                    None => open.insert(self.connect(timeout).await?),
+                    None => open.insert(self.connect().await?),
                 };
                 connected = true;
                 self.send_one(connection, &copy).await
@@ -142,19 +144,17 @@ impl Client {
         Ok(Outcome::Delivered { id: None, detail: format!("{} {}", response.code(), quote(said, &self.secrets())) })
     }
 
-    async fn connect(&self, timeout: Duration) -> Result<AsyncSmtpConnection, Outcome> {
+    async fn connect(&self) -> Result<AsyncSmtpConnection, Outcome> {
         let tls = || TlsParameters::new(self.server.host.clone()).map_err(|error| self.outcome(&error));
-        let implicit = if self.server.tls == Tls::Implicit { Some(tls()?) } else { None };
-        let address = (self.server.host.as_str(), self.server.port);
-        let mut connection = AsyncSmtpConnection::connect_tokio1(address, Some(timeout), &self.hello, implicit, None)
+        let stream = self.open().await.map_err(|error| Outcome::retry(format!("Connection error: {error}")))?;
+        let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &self.hello)
             .await
             .map_err(|error| self.outcome(&error))?;
         match self.server.tls {
             Tls::Required if !connection.can_starttls() => {
                 return Err(Outcome::retry("the server offers no STARTTLS, and `email.smtp_url` requires it"));
             }
-            Tls::Required => connection.starttls(tls()?, &self.hello).await.map_err(|error| self.outcome(&error))?,
-            Tls::Opportunistic if connection.can_starttls() => {
+            Tls::Required | Tls::Opportunistic if connection.can_starttls() => {
                 connection.starttls(tls()?, &self.hello).await.map_err(|error| self.outcome(&error))?;
             }
             _ => {}
@@ -168,6 +168,14 @@ impl Client {
             connection.auth(&mechanisms, &credentials).await.map_err(|error| self.outcome(&error))?;
         }
         Ok(connection)
+    }
+
+    async fn open(&self) -> io::Result<Box<dyn AsyncTokioStream>> {
+        let Server { host, port, tls, .. } = &self.server;
+        Ok(match tls {
+            Tls::Implicit => Box::new(Wire::encrypted(host, *port).await?),
+            tls => Box::new(Wire::plain(host, *port, *tls != Tls::None).await?),
+        })
     }
 
     /// 4xx, and whatever happens to a connection, may go better another time; 5xx will not.

@@ -7,6 +7,7 @@ mod ses;
 mod smtp;
 pub mod smtp_sink;
 mod smtp_tls;
+mod smtp_turns;
 mod webhook;
 
 use std::time::Duration;
