@@ -2,9 +2,10 @@
 //! and drop one each time.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
+use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep};
 
 /// Set anew for each wait. What is left of the last one may wake its task once more, which then finds nothing to do.
@@ -23,7 +24,8 @@ impl Alarm {
             if !std::mem::replace(&mut is_set, true) {
                 sleep.as_mut().reset(until);
             }
-            sleep.as_mut().poll(cx).map(|()| None)
+            // Also if whoever is waited for has used up the task's turn: what never stops coming would else never be late.
+            pin!(unconstrained(sleep.as_mut())).poll(cx).map(|()| None)
         })
         .await
     }
@@ -32,7 +34,6 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};
-    use std::pin::pin;
     use std::time::Duration;
 
     use tokio::sync::oneshot;
@@ -55,6 +56,17 @@ mod tests {
         assert_eq!(start.elapsed().as_secs(), 14);
         tell.send(7).unwrap();
         assert_eq!(alarm.wait(start, told).await, Some(Ok(7)), "it is there, however late it is");
+    }
+
+    #[tokio::test]
+    async fn what_never_lets_others_have_their_turn_is_late_all_the_same() {
+        let mut alarm = Alarm::default();
+        let busy = async {
+            loop {
+                tokio::task::consume_budget().await;
+            }
+        };
+        assert_eq!(alarm.wait(Instant::now(), pin!(busy)).await, None::<()>);
     }
 
     #[tokio::test(start_paused = true)]
