@@ -4,7 +4,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::record::Message;
-use crate::channel::{Notice, Priority};
+use crate::channel::{Notice, Priority, one_line};
+
+/// Of one tag (S002-63).
+const TAG_CHARS: usize = 64;
 
 /// What a channel makes use of besides the text.
 const SHOWN_ELSEWHERE: [&str; 6] = ["title", "html", "priority", "tags", "click_url", "topic"];
@@ -25,7 +28,11 @@ impl Message {
             text: text("text").or_else(|| text("message")).map_or_else(|| self.plain_payload(), ToOwned::to_owned),
             html: text("html").map(ToOwned::to_owned),
             priority: self.priority(),
-            tags: tags.filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
+            tags: tags
+                .filter_map(Value::as_str)
+                .map(|tag| one_line(tag, TAG_CHARS))
+                .filter(|tag| !tag.is_empty())
+                .collect(),
             click_url: text("click_url").map(ToOwned::to_owned),
             link: Some([public_url.trim_end_matches('/'), "/ui/messages/", &self.message_id].concat()),
             // Nobody else posts it as it is.

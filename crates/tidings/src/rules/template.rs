@@ -413,8 +413,10 @@ fn tokens(expression: &str) -> Vec<&str> {
     tokens
 }
 
-/// Without control characters other than line ends and tabs: they have no business in a notice.
+/// Without control characters other than line ends and tabs: they have no business in a notice. A lone carriage return
+/// ends a line, too.
 fn clean(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 

@@ -67,6 +67,14 @@ fn a_template_that_is_one_expression_may_name_many() {
 }
 
 #[test]
+fn lines_end_as_they_do_anywhere() {
+    let fields = Fields::of(r#"{"data":{"text":"a\rb\r\r\nc\n\rd\u0000e"}}"#);
+    let template = Template::parse("{{ data.text }}").unwrap();
+    assert_eq!(template.text(&fields).unwrap(), "a\nb\n\nc\n\nde");
+    assert_eq!(template.line(&fields).unwrap(), "a b c de");
+}
+
+#[test]
 fn what_is_no_template_is_refused_with_its_place() {
     for (source, part) in [
         ("a\n{{ data.", "line 2"),

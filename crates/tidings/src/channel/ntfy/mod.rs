@@ -211,18 +211,19 @@ struct Bounded<'a> {
     topic: &'a str,
     title: String,
     message: Cow<'a, str>,
+    tags: &'a [String],
+    click: Option<&'a str>,
 }
 
 impl Bounded<'_> {
     fn publish(&self) -> Publish<'_> {
-        let click = self.notice.click_url.as_deref().or(self.notice.link.as_deref());
         Publish {
             topic: self.topic,
             message: &self.message,
             title: &self.title,
             priority: self.notice.priority.number(),
-            tags: &self.notice.tags,
-            click: click.filter(|url| is_page(url)),
+            tags: self.tags,
+            click: self.click,
         }
     }
 
@@ -242,14 +243,23 @@ fn bounded<'a>(notice: &'a Notice, topic: &'a str) -> (Bounded<'a>, Vec<u8>) {
     let title = one_line(&notice.title, MAX_TITLE_CHARS);
     // An empty message would read "triggered".
     let text = if notice.text.trim().is_empty() { Cow::Owned(title.clone()) } else { Cow::Borrowed(&*notice.text) };
-    let mut bounded = Bounded { notice, topic, title, message: Cow::Borrowed("") };
+    let click = notice.click_url.as_deref().or(notice.link.as_deref()).filter(|url| is_page(url));
+    let mut bounded = Bounded { notice, topic, title, message: Cow::Borrowed(""), tags: &notice.tags, click };
     let mut most = MAX_MESSAGE_BYTES;
     loop {
         bounded.message = shorten(&text, most, notice.link.as_deref());
         let json = bounded.to_json();
         let excess = json.len().saturating_sub(MAX_BODY_BYTES);
-        if excess == 0 || bounded.message.is_empty() {
+        if excess == 0 {
             return (bounded, json);
+        }
+        // Where there is no room for any text, it goes without the page, and then without its tags.
+        if bounded.message.is_empty() {
+            if bounded.click.take().is_none() && std::mem::take(&mut bounded.tags).is_empty() {
+                return (bounded, json);
+            }
+            most = MAX_MESSAGE_BYTES;
+            continue;
         }
         // Text that needs many escapes: a byte of it can be six of JSON.
         most = most.min(bounded.message.len()).saturating_sub(excess.div_ceil(6));
@@ -308,6 +318,13 @@ mod tests {
         }
         let whole = Notice { text: "y".repeat(4096), ..notice() };
         assert_eq!(published(&whole)["message"], "y".repeat(4096));
+        // Long tags, and a page with a long address, leave no room for a text: that comes first.
+        let (tags, page) = (vec!["😀".repeat(64); 20], format!("https://a.example/{}", "é".repeat(2000)));
+        for click_url in [None, Some(page)] {
+            let notice = Notice { text: "\u{1}".repeat(5000), tags: tags.clone(), click_url, ..notice() };
+            assert!(body(&notice, "ops").len() <= MAX_BODY_BYTES);
+            assert!(published(&notice)["message"].as_str().is_some_and(|text| text.len() > 200));
+        }
         let empty = Notice { text: " ".to_owned(), ..notice() };
         assert_eq!(published(&empty)["message"], "Disk full");
     }

@@ -197,7 +197,7 @@ async fn give_up(desk: &Desk, message_id: &str, why: &str) -> Result<Looked, Err
     };
     tracing::error!(message_id, why, "a message is too large to be sent");
     let began = (!stored.message.delivery.in_flight()).then_some(now);
-    let sent = Sent { outcome: Outcome::reject(TOO_LARGE), recipients: stored.message.recipients.clone() };
+    let sent = Sent { recipients: stored.message.recipients.clone(), ..Outcome::reject(TOO_LARGE).into() };
     Ok(Looked::untried(record(desk, Box::new(stored), began, sent).await?))
 }
 
@@ -268,6 +268,9 @@ async fn record(
         let transition = services.messages.passage_of(taken, inputs, |message| {
             message.lease = None;
             message.recipients.clone_from(&sent.recipients);
+            if message.delivery.status.is_final() {
+                message.recipients.extend(sent.undecided.clone());
+            }
         });
         let Transition { mut writes, tally, actions, after } = match transition {
             Ok(transition) => transition,

@@ -46,6 +46,8 @@ pub struct Senders {
 pub struct Sent {
     pub outcome: Outcome,
     pub recipients: BTreeMap<String, Recipient>,
+    /// Those of whom nothing is decided unless this was the last attempt, and what was said of them.
+    pub undecided: BTreeMap<String, Recipient>,
 }
 
 impl Senders {
@@ -222,12 +224,11 @@ impl Senders {
             }
             Err(why) => refused(&to, why),
         };
-        let mut recipients = message.recipients.clone();
+        let (mut recipients, mut undecided) = (message.recipients.clone(), BTreeMap::new());
         for (recipient, outcome) in &report.recipients {
-            let delivered = outcome.is_delivered();
-            if delivered || matches!(outcome, Outcome::Reject { .. }) {
-                recipients.insert(recipient.clone(), Recipient { delivered, detail: outcome.text().to_owned() });
-            }
+            let is_open = matches!(outcome, Outcome::Retry { .. });
+            let known = Recipient { delivered: outcome.is_delivered(), detail: outcome.text().to_owned() };
+            if is_open { &mut undecided } else { &mut recipients }.insert(recipient.clone(), known);
         }
         // Whoever was refused in an earlier attempt is part of what came of it.
         let refused = message.recipients.iter().filter(|(_, known)| !known.delivered);
@@ -241,7 +242,7 @@ impl Senders {
                 Outcome::Reject { error: with(error), code, disable_target }
             }
         };
-        Sent { outcome, recipients }
+        Sent { outcome, recipients, undecided }
     }
 }
 
@@ -258,7 +259,7 @@ pub fn longest(timeout: Duration, copies: usize) -> Duration {
 
 impl From<Outcome> for Sent {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, recipients: BTreeMap::new() }
+        Self { outcome, recipients: BTreeMap::new(), undecided: BTreeMap::new() }
     }
 }
 
