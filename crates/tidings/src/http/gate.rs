@@ -310,7 +310,7 @@ fn shown(path: &str) -> Cow<'_, str> {
 }
 
 /// Refuses a head that is too long. The server's own buffer ends the worst of them, and only those.
-fn check_head(parts: &Parts) -> Result<(), Problem> {
+pub fn check_head(parts: &Parts) -> Result<(), Problem> {
     let headers = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
     let target = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
     if headers + target <= HEAD_BYTES {

@@ -32,7 +32,7 @@ pub use correlation::{
 pub use cursor::Sealer;
 pub use extract::{Json, JsonText, Passed, Whole, json, json_text, media_type};
 pub use finish::see_through;
-pub use gate::{Gatekeeper, Peer, bearer_of};
+pub use gate::{Gatekeeper, Peer, bearer_of, check_head};
 pub use idempotency::{
     Claim, HEADER as IDEMPOTENCY_KEY, Idempotency, IdempotencySeed, RequestIds, table as idempotency_table,
 };

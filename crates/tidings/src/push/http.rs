@@ -23,7 +23,7 @@ use super::refusal::Refusal;
 use super::subscribe::{self, Format, Subscription, Wanted};
 use super::{Message, Push};
 use crate::app::Services;
-use crate::http::{CorrelationId, FailedLogins, Peer, Rates};
+use crate::http::{CorrelationId, FailedLogins, Peer, Rates, check_head};
 use crate::tokens::{Token, while_held};
 
 /// What the handlers share.
@@ -43,7 +43,8 @@ pub fn router(services: Services, push: Arc<Push>) -> Router {
     let failed_logins = FailedLogins::new(limits.failed_auth_attempts, window);
     let rates = Rates::new(limits.requests_per_second);
     let desk = Arc::new(Desk { services, push, failed_logins, rates });
-    let trigger = || get(publish_text).post(publish_text).put(publish_text);
+    // `get` takes HEAD, too: whoever only looks at a link must not publish by it.
+    let trigger = || get(publish_text).post(publish_text).put(publish_text).head(no_trigger).fallback(no_trigger);
     Router::new()
         .route("/", post(publish_json).put(publish_json))
         .route("/v1/health", get(health))
@@ -69,7 +70,12 @@ async fn around(State(desk): Shared, mut request: Request, next: Next) -> Respon
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     request.extensions_mut().insert(correlation.clone());
     let preflight = method == Method::OPTIONS;
-    let mut response = if preflight { StatusCode::OK.into_response() } else { next.run(request).await };
+    let (parts, body) = request.into_parts();
+    let mut response = match check_head(&parts) {
+        Err(problem) => Refusal::head_too_large(&problem.detail).into_response(),
+        Ok(()) if preflight => StatusCode::OK.into_response(),
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+    };
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     if preflight {
@@ -88,6 +94,11 @@ async fn around(State(desk): Shared, mut request: Request, next: Next) -> Respon
 
 async fn health() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], r#"{"healthy":true}"#)
+}
+
+/// Says what the path takes; the router would count HEAD among it.
+async fn no_trigger() -> impl IntoResponse {
+    ([(header::ALLOW, "GET,POST,PUT")], Refusal::method())
 }
 
 async fn publish_text(State(desk): Shared, Path(topic): Path<String>, request: Request) -> Result<Response, Refusal> {

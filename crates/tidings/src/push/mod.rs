@@ -5,6 +5,7 @@
 //! The `ntfy` channel publishes here without a detour over the network when no other server is configured.
 
 mod access;
+mod ago;
 mod http;
 mod params;
 mod publish;
@@ -39,9 +40,10 @@ const WAITING: usize = 1024;
 const RESERVED_AHEAD: i64 = 1_000_000;
 /// Messages written at once.
 const BATCH: usize = 100;
-/// The characters and the length of ntfy's message ids.
+/// The characters of ntfy's ids, and how long those of messages and of actions are.
 const ID_CHARACTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const ID_LEN: usize = 12;
+const ACTION_ID_LEN: usize = 10;
 
 /// The messages of the push server.
 pub struct Push {
@@ -109,7 +111,8 @@ impl Push {
         }
     }
 
-    async fn publish(&self, id: String, draft: Draft, correlation_id: &str) -> Result<Arc<Message>, Error> {
+    async fn publish(&self, id: String, mut draft: Draft, correlation_id: &str) -> Result<Arc<Message>, Error> {
+        draft.name_actions(|| self.random_id(ACTION_ID_LEN));
         let time = self.clock.now().as_second();
         let message = Message {
             id,
@@ -134,21 +137,25 @@ impl Push {
     }
 
     fn new_id(&self) -> String {
+        self.random_id(ID_LEN)
+    }
+
+    fn random_id(&self, len: usize) -> String {
         let mut random = [0; 16];
         self.ids.random(&mut random);
-        id_from(u128::from_be_bytes(random))
+        id_from(u128::from_be_bytes(random), len)
     }
 }
 
 /// An id as ntfy makes them, from a number.
-fn id_from(number: u128) -> String {
+fn id_from(number: u128, len: usize) -> String {
     let mut rest = number;
     let mut digit = || {
         let place = usize::try_from(rest % 62).unwrap_or(0);
         rest /= 62;
         char::from(ID_CHARACTERS.get(place).copied().unwrap_or(b'0'))
     };
-    (0..ID_LEN).map(|_| digit()).collect()
+    (0..len).map(|_| digit()).collect()
 }
 
 /// The one that writes: whoever reads `since` a message has seen all before it, because they are committed in order.
@@ -226,7 +233,7 @@ impl Writer {
 #[async_trait]
 impl ntfy::BuiltIn for Push {
     async fn publish(&self, notice: ntfy::Publish<'_>, message_id: Uuid, correlation_id: &str) -> Outcome {
-        let id = id_from(Uuid::new_v5(&Uuid::NAMESPACE_OID, message_id.as_bytes()).as_u128());
+        let id = id_from(Uuid::new_v5(&Uuid::NAMESPACE_OID, message_id.as_bytes()).as_u128(), ID_LEN);
         let params = params::Params::default();
         let json = serde_json::to_vec(&notice).expect("strings and numbers are JSON");
         let draft = match publish::from_json(&params, &json) {

@@ -32,6 +32,7 @@ impl Params {
         for (name, value) in headers {
             let name = name.as_str();
             match std::str::from_utf8(value.as_bytes()) {
+                Ok(value) if is_http_priority(name, value.trim()) => {}
                 Ok(value) => read.push((name.to_owned(), decode_words(value.trim()))),
                 Err(_) if HEADERS.contains(&name) => return Err(Refusal::parameter(name)),
                 Err(_) => {}
@@ -51,7 +52,7 @@ impl Params {
     #[must_use]
     pub fn get(&self, names: &[&str]) -> Option<&str> {
         let find = |pairs: &'_ [(String, String)], name: &str| {
-            pairs.iter().position(|(known, value)| known == name && !value.is_empty() && !is_http_priority(name, value))
+            pairs.iter().position(|(known, value)| known == name && !value.is_empty())
         };
         names
             .iter()
@@ -84,9 +85,18 @@ pub fn switch(word: &str) -> Option<bool> {
     }
 }
 
-/// Browsers send the `Priority` of RFC 9218 on every request, which has nothing to do with ntfy's.
+/// Browsers send the header `Priority` of RFC 9218 on every request, which has nothing to do with ntfy's. What passes for it
+/// is what passes for ntfy; the rest is a priority that nobody knows.
 fn is_http_priority(name: &str, value: &str) -> bool {
-    name == "priority" && (value.starts_with("u=") || value.starts_with('i'))
+    let is_digit = |text: &str| text.len() == 1 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(value) = value.strip_prefix("u=").filter(|_| name == "priority") else { return false };
+    match value.split_once(',') {
+        Some((urgency, more)) => {
+            let more = more.trim_ascii_start();
+            is_digit(urgency) && (more == "i" || is_digit(more))
+        }
+        None => is_digit(value),
+    }
 }
 
 /// Replaces the encoded words of RFC 2047, the way to send other letters than ASCII in a header. Those in other charsets than
@@ -196,5 +206,20 @@ mod tests {
         assert_eq!(params.list(&["tags"]), ["a", "b"]);
         assert_eq!(params.get(&["x"]), None);
         assert!(!params.flag(&["cache"], true) && params.flag(&["other"], true));
+    }
+
+    // RFC 9218, as far as ntfy knows it
+    #[test]
+    fn only_what_browsers_send_is_no_priority() {
+        for value in ["u=0", "u=9", "u=1,i", "u=1, i", "u=1,\t 2"] {
+            assert!(is_http_priority("priority", value) && !is_http_priority("x-priority", value), "{value}");
+        }
+        for value in
+            ["i", "important", "u=", "u=12", "u=x", "u=1,", "u=1, ii", "u=1, i=?0", "u=1 , i", "u=1,i,2", "u=1;i"]
+        {
+            assert!(!is_http_priority("priority", value), "{value}");
+        }
+        let params = Params::read(&HeaderMap::new(), Some("priority=u%3D1")).unwrap();
+        assert_eq!(params.get(&["priority"]), Some("u=1"));
     }
 }

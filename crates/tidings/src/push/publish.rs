@@ -28,6 +28,15 @@ pub struct Draft {
     pub keep: bool,
 }
 
+impl Draft {
+    /// Gives every action an id: ntfy's apps know by it which one is under way. One that the publisher brings gives way.
+    pub fn name_actions(&mut self, mut id: impl FnMut() -> String) {
+        for action in self.content.actions.iter_mut().filter_map(Json::as_object_mut) {
+            action.insert("id".to_owned(), Json::from(id()));
+        }
+    }
+}
+
 /// Reads a message whose text is the body.
 pub fn from_text(topic: &str, params: &Params, body: &[u8]) -> Result<Draft, Refusal> {
     if body.len() > MESSAGE_BYTES {
@@ -62,7 +71,7 @@ pub fn check_topic(topic: &str) -> Result<(), Refusal> {
     if !is_topic(topic) {
         return Err(Refusal::topic("it must be 1 to 64 letters, digits, _ or -"));
     }
-    if RESERVED.contains(&topic) { Err(Refusal::topic("this name is reserved")) } else { Ok(()) }
+    if RESERVED.contains(&topic) { Err(Refusal::reserved_topic()) } else { Ok(()) }
 }
 
 #[derive(Default, Deserialize)]
@@ -178,10 +187,19 @@ fn attachment(url: String, name: String) -> Result<Option<Attachment>, Refusal> 
     if !is_web_url(&url) {
         return Err(Refusal::attachment_url());
     }
-    let last = url.split(['?', '#']).next().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
-    let name = if name.is_empty() { last } else { &name };
-    let name = if name.is_empty() { "attachment" } else { name }.to_owned();
+    let name = if name.is_empty() { last_name(&url) } else { name };
     Ok(Some(Attachment { name, url }))
+}
+
+/// What a URL without a name for its file is called: the last name in its path, which may hide in what is percent-encoded.
+fn last_name(url: &str) -> String {
+    let place = url.split(['?', '#']).next().and_then(|place| place.split_once("://")).unwrap_or_default().1;
+    let path = place.split_once('/').unwrap_or_default().1;
+    let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+    match path.trim_end_matches('/').rsplit('/').next() {
+        None | Some("" | ".") => "attachment".to_owned(),
+        Some(name) => name.to_owned(),
+    }
 }
 
 fn is_web_url(text: &str) -> bool {

@@ -67,7 +67,7 @@ fn what_ntfy_refuses_is_refused_with_its_code() {
     assert_eq!(text(&[("icon", "javascript:1")], ""), 40021);
     assert_eq!(text(&[("actions", "[{}]")], ""), 40018);
     assert_eq!(text(&[("actions", "[")], ""), 40018);
-    assert_eq!(code(from_text("v1", &params(&[], ""), b"x")), 40009);
+    assert_eq!(code(from_text("v1", &params(&[], ""), b"x")), 40010);
     assert_eq!(code(from_text("a.b", &params(&[], ""), b"x")), 40009);
     assert_eq!(code(from_text("ops", &params(&[], ""), b"\xff")), 40011);
 
@@ -76,6 +76,7 @@ fn what_ntfy_refuses_is_refused_with_its_code() {
     assert_eq!(json(r#"{"topic":"ops","priority":"high"}"#), 40017);
     assert_eq!(json(r#"{"topic":"ops","priority":9}"#), 40007);
     assert_eq!(json(r#"{"message":"no topic"}"#), 40009);
+    assert_eq!(json(r#"{"topic":"docs"}"#), 40010);
     assert_eq!(json(&"x".repeat(JSON_BYTES + 1)), 41303);
 }
 
@@ -97,6 +98,26 @@ fn attachments_elsewhere_and_actions_are_kept() {
     assert_eq!(content.attachment.unwrap().name, "b.png");
     assert_eq!(content.actions.len(), 1);
     assert_eq!(content.content_type, "text/markdown");
+}
+
+// S002-68: the base of the path, as Go sees it.
+#[test]
+fn an_attachment_without_a_name_is_called_after_its_url() {
+    for (url, name) in [
+        ("http://e.com", "attachment"),
+        ("http://e.com?q=/x.png", "attachment"),
+        ("http://e.com#/x.png", "attachment"),
+        ("http://e.com/", "attachment"),
+        ("http://e.com//", "attachment"),
+        ("http://e.com/a%20b.txt", "a b.txt"),
+        ("http://e.com/%C3%A4.txt", "ä.txt"),
+        ("http://e.com/a/b%2Fc.txt?d#e", "c.txt"),
+        ("http://e.com/a/dir/", "dir"),
+        ("http://e.com/a%3Fb", "a?b"),
+    ] {
+        let draft = from_text("ops", &params(&[("attach", url)], ""), b"x").unwrap();
+        assert_eq!(draft.content.attachment.unwrap().name, name, "{url}");
+    }
 }
 
 // S002-68: ntfy says so of a file that comes without a word.

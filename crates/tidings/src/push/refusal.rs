@@ -37,6 +37,10 @@ impl Refusal {
         Self::new(40009, format!("invalid topic: {why}"))
     }
 
+    pub fn reserved_topic() -> Self {
+        Self::new(40010, "invalid topic: this name is reserved")
+    }
+
     pub fn not_utf8() -> Self {
         Self::new(40011, "invalid message: message must be UTF-8 encoded")
     }
@@ -96,6 +100,10 @@ impl Refusal {
 
     pub fn json_too_large(most: usize) -> Self {
         Self::new(41303, format!("JSON payload too large: at most {most} bytes"))
+    }
+
+    pub fn head_too_large(why: &str) -> Self {
+        Self::new(43101, format!("request too large: {why}"))
     }
 
     pub fn too_many_requests() -> Self {

@@ -12,13 +12,13 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
+use super::ago;
 use super::params::Params;
 use super::publish::check_topic;
 use super::record::{Content, Event, Message, table};
 use super::refusal::Refusal;
 use super::{ID_LEN, Push};
 use crate::channel::Priority;
-use crate::config::duration;
 use crate::workers::turned_true;
 
 /// As often as ntfy.
@@ -74,9 +74,12 @@ pub struct Filter {
     tags: Vec<String>,
 }
 
-/// The topics of a path: names with commas between them.
+/// The topics of a path: names with commas between them. A comma too many is overlooked.
 pub fn topics(list: &str) -> Result<Vec<String>, Refusal> {
-    let topics: Vec<String> = list.split(',').map(ToOwned::to_owned).collect();
+    let topics: Vec<String> = list.split(',').filter(|topic| !topic.is_empty()).map(ToOwned::to_owned).collect();
+    if topics.is_empty() {
+        return check_topic("").map(|()| topics);
+    }
     if topics.len() > MOST_TOPICS {
         return Err(Refusal::topic(&format!("at most {MOST_TOPICS} in one subscription")));
     }
@@ -101,11 +104,9 @@ impl Since {
             "latest" => Self::Latest,
             // Twelve digits are an id, as they are for ntfy.
             id if id.len() == ID_LEN && super::record::is_topic(id) => Self::Id(id.to_owned()),
-            text => match (text.parse::<i64>(), duration::parse(text)) {
+            text => match (text.parse::<i64>(), ago::micros(text)) {
                 (Ok(seconds), _) => Self::Time(seconds),
-                (_, Ok(ago)) => {
-                    Self::Time(now.as_second().saturating_sub(i64::try_from(ago.as_secs()).unwrap_or(i64::MAX)))
-                }
+                (_, Some(ago)) => Self::Time(now.as_microsecond().saturating_sub(ago).div_euclid(1_000_000)),
                 _ => return Err(Refusal::since()),
             },
         })

@@ -59,6 +59,8 @@ async fn since_says_from_where() {
     assert_eq!(polled(&push, "a,b", "since=all").await, ["1", "2", "3"]);
     assert_eq!(polled(&push, "a", &format!("since={second}")).await, ["3"]);
     assert_eq!(polled(&push, "a,b", "since=90s").await, ["2", "3"]);
+    assert_eq!(polled(&push, "a,b", "since=1.5m").await, ["2", "3"]);
+    assert_eq!(polled(&push, "a,b", "since=58.5s").await, [""; 0]);
     assert_eq!(polled(&push, "b,a", "since=1772366460").await, ["2", "3"]);
     assert_eq!(polled(&push, "a,b", "since=latest").await, ["2", "3"]);
     assert_eq!(polled(&push, "a,b", "since=unknownid_12").await, ["1", "2", "3"]);
@@ -66,7 +68,24 @@ async fn since_says_from_where() {
     // They are kept for twelve hours.
     clock.advance(Duration::from_secs(12 * 3600));
     assert_eq!(polled(&push, "a,b", "since=all").await, [""; 0]);
-    assert!(Since::read(Some("yesterday"), false, clock.now()).is_err());
+    for text in ["yesterday", "-1h", "-1.5h", "1.5"] {
+        assert!(Since::read(Some(text), false, clock.now()).is_err(), "{text}");
+    }
+    // A part of a second is one more.
+    let ago = Since::read(Some("1.5s"), false, clock.now()).unwrap();
+    assert_eq!(ago, Since::Time(clock.now().as_second() - 2));
+}
+
+#[test]
+fn empty_names_between_topics_are_skipped() {
+    for list in ["sa,sb", "sa,,sb", ",sa,sb", "sa,sb,"] {
+        assert_eq!(topics(list).unwrap(), ["sa", "sb"], "{list}");
+    }
+    assert!(topics(&format!("{}a", "a,,".repeat(MOST_TOPICS - 1))).is_ok());
+    assert!(topics(&format!("{}a", "a,".repeat(MOST_TOPICS))).is_err());
+    for list in ["", ",", ",,", "sa, ,sb", "sa,docs"] {
+        assert!(topics(list).is_err(), "{list}");
+    }
 }
 
 #[tokio::test]

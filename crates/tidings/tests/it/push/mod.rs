@@ -4,6 +4,7 @@ mod access;
 mod apprise;
 mod channel;
 mod curl;
+mod ntfy;
 mod restart;
 
 use std::net::SocketAddr;
