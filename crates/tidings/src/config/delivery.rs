@@ -171,7 +171,7 @@ fn check_values(
     for (name, codes) in [("retry_on", retry_on), ("fail_on", fail_on)] {
         let mut list = check.key(name);
         for (index, code) in codes.iter().enumerate() {
-            list.item(index).range(*code, 200..=599);
+            list.item(index).range(*code, 300..=599);
         }
     }
 }

@@ -295,7 +295,7 @@ access_key_id = "AKIA"
             "tidings.toml:2: `delivery.overrides[0].max_retries` must be from 0 to 100, not 101",
             "tidings.toml:2: `delivery.overrides[1].channel` must be one of email, ntfy, webhook, queue, ticket, dynamodb-stream, azure-devops",
             "tidings.toml:2: `delivery.overrides[1].factor` must be from 1 to 100, not 0.5",
-            "tidings.toml:2: `delivery.overrides[1].fail_on[0]` must be from 200 to 599, not 42",
+            "tidings.toml:2: `delivery.overrides[1].fail_on[0]` must be from 300 to 599, not 42",
             "tidings.toml:2: `delivery.overrides[3]` is for the same channel and message type as one before it",
             "tidings.toml:5: `quiet_hours[0].channels[1]` must be one of email, ntfy, webhook, queue, ticket, dynamodb-stream, azure-devops",
             "tidings.toml:6: `quiet_hours[0].start` must be a time of day like \"22:00\"",

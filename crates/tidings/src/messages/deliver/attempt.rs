@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use tidings_core::message::{Action, Input, Status, Verdict};
+use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Write};
 use tokio::time::Instant;
@@ -211,11 +212,14 @@ async fn send(desk: &Desk, message: &Message) -> Result<(Sent, Health), Error> {
         return Ok((Outcome::reject(TAKEN_BACK).into(), Health::Untried));
     }
     let started = services.clock.monotonic();
-    let timeout = services.messages.policy_of(message).timeout;
-    let sent = services.senders.attempt(message, timeout, services.clock.now()).await;
+    let policy = services.messages.policy_of(message);
+    let sent = services.senders.attempt(message, policy.timeout, services.clock.now()).await;
     let took = services.clock.monotonic().saturating_sub(started);
     services.metrics.delivery.attempted(&message.channel, &sent.outcome, took);
-    let health = sent.outcome.health();
+    let health = match sent.outcome.health() {
+        Health::Throttled(wait) => Health::Throttled(wait.min(policy.cap)),
+        health => health,
+    };
     Ok((sent, health))
 }
 
@@ -250,7 +254,7 @@ async fn record(
     sent: Sent,
 ) -> Result<Option<Timestamp>, Error> {
     let services = &desk.services;
-    let (mut verdict, gone) = judged(sent.outcome);
+    let (mut verdict, gone) = judged(&services.messages.policy_of(&taken.message), sent.outcome);
     // Of the message and its letter alone.
     let mut is_bare = false;
     // Whether it was not decided about because of somebody else in the same transaction.
@@ -324,10 +328,12 @@ async fn record(
     Ok(None)
 }
 
-/// What an outcome means, and why its target is not to be called again, if that is so.
-fn judged(outcome: Outcome) -> (Verdict, Option<String>) {
+/// What an outcome means, and why its target is not to be called again, if that is so. The policy's word on a code is the
+/// last one (SX-06).
+fn judged(policy: &Policy, outcome: Outcome) -> (Verdict, Option<String>) {
+    let is_retried = |code: Option<u16>| code.and_then(|code| policy.verdict(code)) == Some(true);
     match outcome {
-        Outcome::Reject { disable_target: true, error, code } => {
+        Outcome::Reject { disable_target: true, error, code } if !is_retried(code) => {
             (Verdict::Reject { error: format!("{error}{NOT_CALLED}"), code }, Some(error))
         }
         outcome => (Verdict::from(outcome), None),

@@ -188,7 +188,13 @@ impl Deliverer {
             "ntfy" => PER_PUSH_SERVER,
             _ => PER_SERVER,
         };
+        let concurrency = usize::try_from(config.concurrency).unwrap_or(usize::MAX);
         let limits = Limits { concurrency: per_destination, ..Limits::default() };
+        // Only webhooks go to many: any number of those that never answer leaves half of the hands to the others.
+        let limits = match channel {
+            "webhook" => Limits { unknown: 1, unknown_in_all: (concurrency / 2).max(1), ..limits },
+            _ => limits,
+        };
         let now = services.clock.now();
         let desk =
             Arc::new(Desk { services: services.clone(), owner: look::owner(services, now), ledger: ledger(services) });
@@ -197,7 +203,7 @@ impl Deliverer {
             channel,
             running: Hands::new(Arc::clone(&desk)),
             desk,
-            concurrency: usize::try_from(config.concurrency).unwrap_or(usize::MAX),
+            concurrency,
             limiter: Limiter::new(limits),
             lanes: (0..DUE_PARTS).map(|part| Lane::new(record::due_part(channel, part))).collect(),
             window: Window::default(),

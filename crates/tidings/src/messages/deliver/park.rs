@@ -207,14 +207,17 @@ impl Deliverer {
     pub(super) async fn start_parked(&mut self, now: Timestamp, monotonic: Duration) -> Result<(), Error> {
         for destination in self.parked.awake(monotonic) {
             while self.running.len() < self.concurrency {
-                let until = match self.limiter.admit(&destination, monotonic) {
-                    Admission::Go => None,
-                    Admission::Busy => Some(None),
-                    Admission::Open { until } => Some(Some(until)),
-                };
-                if let Some(until) = until {
-                    self.parked.rest(&destination, until);
-                    break;
+                match self.limiter.admit(&destination, monotonic) {
+                    Admission::Go | Admission::Probe => {}
+                    Admission::Crowded => break,
+                    Admission::Busy => {
+                        self.parked.rest(&destination, None);
+                        break;
+                    }
+                    Admission::Open { until } => {
+                        self.parked.rest(&destination, Some(until));
+                        break;
+                    }
                 }
                 let (store, table) = (&*self.services.store, &self.services.messages.table);
                 let next = self.parked.next(&destination, store, table, now, &mut self.held).await;

@@ -63,7 +63,12 @@ pub struct Line {
     unqueued: usize,
     /// When it was last asked about the destination, that was to be left alone for a time.
     left_alone: bool,
+    /// Where the last probe went.
+    probed: Option<Target>,
 }
+
+/// A message's target.
+type Target = serde_json::Map<String, serde_json::Value>;
 
 #[derive(Debug, Default)]
 pub struct Window {
@@ -154,27 +159,33 @@ impl Window {
     pub fn take(&mut self, most: usize, now: Duration, mut admit: impl FnMut(&str) -> Admission) -> Vec<Stub> {
         self.lines.wake_by(now);
         let (mut going, mut round, mut refused) = (Vec::new(), Vec::new(), Vec::new());
-        let mut goes = |destination: &Destination| {
+        let mut next = |destination: &Destination, line: &mut Line| {
             let until = match admit(destination) {
-                Admission::Go => return true,
+                Admission::Go => return line.pop(),
+                Admission::Probe => return line.pop_probe(),
+                // Whose end it waits for is not known, so that it is asked about again.
+                Admission::Crowded => return None,
                 Admission::Busy => None,
                 Admission::Open { until } => Some(until),
             };
             refused.push((destination.clone(), until));
-            false
+            None
         };
         self.lines.each_awake(&self.last, |destination, line| {
-            if going.len() < most && goes(destination) {
-                going.extend(line.pop());
+            if going.len() < most
+                && let Some(stub) = next(destination, line)
+            {
+                going.push(stub);
                 round.push(destination.clone());
             }
         });
         while !round.is_empty() && going.len() < most {
             round.retain(|destination| {
                 let line = self.lines.get_mut(destination).filter(|line| !line.stubs.is_empty());
-                let Some(line) = line.filter(|_| going.len() < most && goes(destination)) else { return false };
-                going.extend(line.pop());
-                true
+                let stub = line.filter(|_| going.len() < most).and_then(|line| next(destination, line));
+                let goes = stub.is_some();
+                going.extend(stub);
+                goes
             });
         }
         for stub in &going {
@@ -225,7 +236,27 @@ impl Line {
     }
 
     fn pop(&mut self) -> Option<Stub> {
-        let stub = self.stubs.pop_front()?;
+        self.take(0)
+    }
+
+    /// One by which it shows whether the destination takes anything: best one that was not tried yet, and goes elsewhere
+    /// there than the last probe. One message or address that always fails does not hold up the others.
+    fn pop_probe(&mut self) -> Option<Stub> {
+        let probed = self.probed.take();
+        let merit = |stub: &Stub| {
+            let message = stub.stored.as_deref().map(|stored| &stored.message);
+            let is_untried = message.is_some_and(|message| message.delivery.attempts.is_empty());
+            (is_untried, message.is_some_and(|message| probed.as_ref() != Some(&message.target)))
+        };
+        // Of those that are as good as each other, whoever waits longest.
+        let best = self.stubs.iter().enumerate().rev().max_by_key(|(_, stub)| merit(stub))?.0;
+        let stub = self.take(best)?;
+        self.probed = stub.stored.as_deref().map(|stored| stored.message.target.clone());
+        Some(stub)
+    }
+
+    fn take(&mut self, place: usize) -> Option<Stub> {
+        let stub = self.stubs.remove(place)?;
         self.unqueued = self.unqueued.saturating_sub(usize::from(stub.is_to_be_queued()));
         self.left_alone = false;
         Some(stub)
@@ -235,6 +266,8 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use serde_json::Map;
+    use tidings_core::message::Input;
+    use tidings_core::retry::Policy;
     use tidings_core::time::Timestamp;
     use uuid::Uuid;
 
@@ -368,6 +401,35 @@ mod tests {
         assert_eq!(window.take(9, Duration::from_secs(17), |_| Admission::Go).len(), 3);
         assert!(queued(&mut window, 50).is_empty());
         assert_eq!(window.len(), 2);
+    }
+
+    #[test]
+    fn a_probe_goes_where_the_last_one_did_not() {
+        let mut window = Window::default();
+        let to = |path: &str, since| {
+            let mut stub = new_stub("host", since);
+            let message = &mut stub.stored.as_mut().unwrap().message;
+            message.target = Map::from_iter([("url".to_owned(), path.into())]);
+            Stub { message_id: format!("{path}{since}"), ..stub }
+        };
+        for (path, since) in [("a", 0), ("a", 1), ("a", 2), ("b", 3), ("c", 4), ("a", 5)] {
+            window.push(to(path, since));
+        }
+        // One that has failed before is the last choice.
+        let mut tried = to("d", 6);
+        let delivery = &mut tried.stored.as_mut().unwrap().message.delivery;
+        delivery.step(&Policy::default(), Input::TakenUp, Timestamp::UNIX_EPOCH).unwrap();
+        window.push(tried);
+        let mut probe = || {
+            window.wake("host");
+            let mut left = 1;
+            let going = window.take(9, NOW, |_| {
+                left -= 1;
+                if left == 0 { Admission::Probe } else { Admission::Busy }
+            });
+            ids(&going).concat()
+        };
+        assert_eq!([0; 7].map(|_| probe()), ["a0", "b3", "a1", "c4", "a2", "a5", "d6"]);
     }
 
     #[test]

@@ -128,6 +128,51 @@ async fn dead_endpoints_do_not_hold_up_a_healthy_one() {
     assert!(deliverer.under_way() >= 100);
 }
 
+// However many never answer: whoever answered before has hands that are not theirs.
+#[tokio::test]
+async fn any_number_that_never_answer_leaves_room_for_those_who_do() {
+    let healthy = Server::start(|_| Reply::status(200)).await;
+    let mut silent = Vec::new();
+    for _ in 0..12 {
+        silent.push(Server::start(|_| Reply::Hang).await);
+    }
+    let server = TestServer::start_with(|config| {
+        quiet(config, "http://127.0.0.1:9");
+        (config.delivery.concurrency, config.delivery.concurrency_per_host) = (8, 4);
+    })
+    .await;
+    let services = &server.services;
+    let mut deliverer = Deliverer::new(services, "webhook");
+    store(services, "webhook", json!({ "url": healthy.url("/") })).await;
+    deliverer.drain().await.unwrap();
+    let messages = silent.iter().flat_map(|one| [0; 4].map(|_| json!({ "url": one.url("/") })));
+    let messages = messages.map(|target| message(services, "webhook", target)).collect();
+    services.messages.create(messages).await.unwrap();
+    for _ in 0..3 {
+        let well = store(services, "webhook", json!({ "url": healthy.url("/") })).await;
+        deliverer.activate().await.unwrap();
+        becomes(services, &well.message_id, "completed").await;
+        deliverer.ended().await;
+        assert_eq!(deliverer.under_way(), 4, "one each, and half of all");
+    }
+}
+
+// SX-06: the policy has the last word on a code, so that its target is not disabled.
+#[tokio::test]
+async fn a_target_that_is_gone_is_tried_again_where_the_policy_says_so() {
+    let hook = Server::start(|_| Reply::status(410)).await;
+    let server = TestServer::start_with(|config| {
+        quiet(config, "http://127.0.0.1:9");
+        config.delivery.retry_on = vec![410];
+    })
+    .await;
+    let made = store(&server.services, "webhook", json!({ "url": hook.url("/") })).await;
+    Deliverer::new(&server.services, "webhook").drain().await.unwrap();
+    assert_eq!(status_of(&server.services, &made).await, "processing", "it is tried again");
+    let disabled = server.client().get("/channels/webhook/disabled").await.expect(200).json();
+    assert_eq!(disabled["items"], json!([]));
+}
+
 /// Two destinations, and a backlog for one of them that is far larger than the window.
 const BACKLOG: usize = 1500;
 
