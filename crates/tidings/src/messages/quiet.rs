@@ -1,14 +1,15 @@
 //! Quiet hours: a message that falls into them waits until they end, unless it is critical (SX-15). Pure.
 
+use jiff::ToSpan;
 use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
-use jiff::{ToSpan, Zoned};
 use serde_json::Value;
 use tidings_core::time::Timestamp;
 
 use super::record::Message;
 use crate::channel::Priority;
 use crate::config::delivery::{Day, QuietHours};
+use crate::schedules::calendar;
 
 /// Quiet hours that follow each other without a break are passed in at most so many steps.
 const STEPS: usize = 16;
@@ -106,13 +107,13 @@ impl Hours {
         let yesterday = today.yesterday().ok();
         [Some(today), yesterday].into_iter().flatten().find_map(|day| {
             let (start, end) = self.on(day)?;
-            (start.timestamp() <= at && at < end.timestamp()).then(|| end.timestamp())
+            (start <= at && at < end).then_some(end)
         })
     }
 
     /// From when to when they are, if they begin on this day. A time that does not exist on it, because clocks are set
     /// forward, is the first one after it.
-    fn on(&self, day: Date) -> Option<(Zoned, Zoned)> {
+    fn on(&self, day: Date) -> Option<(Timestamp, Timestamp)> {
         if !self.days.is_empty() && !self.days.contains(&day.weekday()) {
             return None;
         }
@@ -120,8 +121,8 @@ impl Hours {
             Some(end) if end > self.start => day,
             _ => day.checked_add(1.day()).ok()?,
         };
-        let start = day.to_datetime(self.start).to_zoned(self.zone.clone()).ok()?;
-        let end = last.to_datetime(self.end.unwrap_or(Time::midnight())).to_zoned(self.zone.clone()).ok()?;
+        let start = calendar::instant(&self.zone, day.to_datetime(self.start))?;
+        let end = calendar::instant(&self.zone, last.to_datetime(self.end.unwrap_or(Time::midnight())))?;
         Some((start, end))
     }
 }
@@ -213,6 +214,20 @@ mod tests {
             ("2026-10-24T20:30:00Z", Some("2026-10-25T06:00:00Z")),
         ] {
             assert_eq!(until(&night, now).as_deref(), end, "{now}");
+        }
+    }
+
+    // SX-15: clocks go forward on 29 March at 1:00Z, from 2 to 3.
+    #[test]
+    fn a_time_that_is_left_out_is_the_moment_of_that() {
+        for (hours, now, end) in [
+            (hours("22:00", "02:30"), "2026-03-29T00:59:59Z", Some("2026-03-29T01:00:00Z")),
+            (hours("22:00", "02:30"), "2026-03-29T01:00:00Z", None),
+            (hours("02:15", "04:00"), "2026-03-29T00:59:59Z", None),
+            (hours("02:15", "04:00"), "2026-03-29T01:00:00Z", Some("2026-03-29T02:00:00Z")),
+            (hours("02:15", "02:45"), "2026-03-29T01:00:00Z", None),
+        ] {
+            assert_eq!(until(std::slice::from_ref(&hours), now).as_deref(), end, "{hours:?} {now}");
         }
     }
 

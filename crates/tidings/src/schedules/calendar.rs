@@ -41,7 +41,7 @@ impl Calendar {
         let mut wall = self.zone.to_datetime(after);
         loop {
             wall = self.cron.find_next_occurrence(&wall, false).ok()?;
-            let run = self.instant(wall)?;
+            let run = instant(&self.zone, wall)?;
             if run > after {
                 return Some(run);
             }
@@ -59,26 +59,11 @@ impl Calendar {
         let mut inclusive = true;
         loop {
             wall = self.cron.find_previous_occurrence(&wall, inclusive).ok()?;
-            let run = self.instant(wall)?;
+            let run = instant(&self.zone, wall)?;
             if run <= until {
                 return Some(run);
             }
             inclusive = false;
-        }
-    }
-
-    /// When a fixed time runs.
-    fn instant(&self, wall: DateTime) -> Option<Timestamp> {
-        match self.zone.to_ambiguous_timestamp(wall).offset() {
-            AmbiguousOffset::Unambiguous { offset } | AmbiguousOffset::Fold { before: offset, .. } => {
-                offset.to_timestamp(wall).ok()
-            }
-            AmbiguousOffset::Gap { after, .. } => {
-                // By the clock of after the change, this is before it.
-                let early = after.to_timestamp(wall).ok()?;
-                let mut changes = self.zone.following(early);
-                changes.find(|change| change.offset() == after).map(|change| change.timestamp())
-            }
         }
     }
 
@@ -115,4 +100,20 @@ impl Calendar {
 
 fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_nanosecond().div_euclid(1_000_000_000).try_into().unwrap_or(0)).unwrap_or(at)
+}
+
+/// The moment of a time of day on a date. One that there is twice is the first; one that there is not, because clocks are
+/// set forward, is the moment of that.
+pub(crate) fn instant(zone: &TimeZone, wall: DateTime) -> Option<Timestamp> {
+    match zone.to_ambiguous_timestamp(wall).offset() {
+        AmbiguousOffset::Unambiguous { offset } | AmbiguousOffset::Fold { before: offset, .. } => {
+            offset.to_timestamp(wall).ok()
+        }
+        AmbiguousOffset::Gap { after, .. } => {
+            // By the clock of after the change, this is before it.
+            let early = after.to_timestamp(wall).ok()?;
+            let mut changes = zone.following(early);
+            changes.find(|change| change.offset() == after).map(|change| change.timestamp())
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! needed: a run's message has an id that follows from the schedule and the time, and it is made in the same transaction
 //! that moves the schedule on.
 
-mod calendar;
+pub(crate) mod calendar;
 mod compose;
 pub mod due;
 mod file;

@@ -87,8 +87,15 @@ impl Edit {
                 Err(more) => errors.extend(more),
             }
         }
-        if self.payload.is_some() && message.channel == queue::CHANNEL {
-            queue::say_payload(&mut message.target);
+        match (message.channel.as_str(), &self.payload) {
+            (queue::CHANNEL, Some(_)) => queue::say_payload(&mut message.target),
+            // A topic in the payload is where a message goes, unless its target is named beside it.
+            ("ntfy", Some(payload)) if self.target.is_none() => {
+                if let Some(topic) = payload.get("topic") {
+                    message.target.insert("topic".to_owned(), topic.clone());
+                }
+            }
+            _ => {}
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }

@@ -70,6 +70,23 @@ async fn a_letter_is_sent_again_changed_and_is_gone() {
     assert_eq!(actions(&client).await, ["dead_letter.resubmit"]);
 }
 
+// SX-08: a topic in the new payload is where it goes, unless a target is named beside it.
+#[tokio::test]
+async fn a_letter_goes_to_the_topic_of_its_new_payload() {
+    let server = server_with(&sink().await).await;
+    let client = server.client();
+    for (edit, topic) in [
+        (json!({ "payload": { "text": "good", "topic": "good" } }), "good"),
+        (json!({ "payload": { "text": "good", "topic": "good" }, "target": { "topic": "ops" } }), "ops"),
+        (json!({ "payload": { "text": "good" } }), "tidings"),
+    ] {
+        let made = make(&client, &bad()).await;
+        deliver(&server.services, "ntfy").await;
+        let again = client.post(&format!("/dead-letters/{}/resubmit", id_of(&made)), &edit).await.expect(201).json();
+        assert_eq!(again["target"], json!({ "topic": topic }));
+    }
+}
+
 // A secret that cannot sign is refused here as everywhere, with everything else that is wrong.
 #[tokio::test]
 async fn a_letters_new_secret_must_be_able_to_sign() {
