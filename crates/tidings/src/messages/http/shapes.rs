@@ -95,7 +95,7 @@ pub(super) struct BatchGetAnswer<'a> {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct MetricsAnswer<'a> {
     pub(super) stage: String,
-    /// Messages in each state.
+    /// Messages in each state. One that has expired is counted until the end of that day (UTC).
     pub(super) counts: std::collections::BTreeMap<&'static str, i64>,
     /// Completed in the last 24 hours.
     #[serde(rename = "CompletedCount")]
