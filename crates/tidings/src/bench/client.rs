@@ -7,6 +7,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use memchr::memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -162,7 +163,7 @@ impl Connection {
 
 /// The head at the beginning of `bytes`, or none while it is incomplete.
 fn parse_head(bytes: &[u8]) -> io::Result<Option<Head>> {
-    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+    let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
         return Ok(None);
     };
     let mut lines = bytes.get(..end).unwrap_or_default().split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use memchr::memmem;
 use rustc_hash::FxHashMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use super::error::Error;
 use super::histogram::Histogram;
@@ -29,8 +30,8 @@ const SLOW: Duration = Duration::from_millis(2);
 pub struct Sink {
     pub address: SocketAddr,
     state: Arc<State>,
-    /// Dropped, it ends the thread.
-    _open: oneshot::Sender<()>,
+    /// Dropped, it ends the conversations.
+    _accepting: JoinSet<()>,
 }
 
 #[derive(Debug, Default)]
@@ -56,23 +57,15 @@ struct Messages {
 }
 
 impl Sink {
-    /// It has a thread of its own, as the server of somebody else would: those who send must not hold it up.
+    /// It is served by the thread that sends, which has time for both: one more thread would take the cores from the
+    /// server, a switch for each message.
     pub fn open() -> Result<Self, Error> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let (address, state) = (listener.local_addr()?, Arc::<State>::default());
-        let (open, closed) = oneshot::channel();
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let shared = Arc::clone(&state);
-        std::thread::Builder::new().name("sink".to_owned()).spawn(move || {
-            runtime.block_on(async move {
-                tokio::select! {
-                    () = accept(listener, shared) => {}
-                    _ = closed => {}
-                }
-            });
-        })?;
-        Ok(Self { address, state, _open: open })
+        let mut accepting = JoinSet::new();
+        accepting.spawn(accept(TcpListener::from_std(listener)?, Arc::clone(&state)));
+        Ok(Self { address, state, _accepting: accepting })
     }
 
     /// The number of a message that is about to be sent to the server.
@@ -155,10 +148,11 @@ impl State {
     }
 }
 
-async fn accept(listener: std::net::TcpListener, state: Arc<State>) {
-    let Ok(listener) = TcpListener::from_std(listener) else { return };
+async fn accept(listener: TcpListener, state: Arc<State>) {
+    let mut conversations = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        tokio::spawn(converse(stream, Arc::clone(&state)));
+        conversations.spawn(converse(stream, Arc::clone(&state)));
+        while conversations.try_join_next().is_some() {}
     }
 }
 
@@ -192,18 +186,17 @@ async fn converse(mut stream: TcpStream, state: Arc<State>) {
 
 /// The length of the request at the beginning, once all of it is there.
 fn request_length(bytes: &[u8]) -> Option<usize> {
-    let (mut head, mut length) = (0, 0);
-    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        head += line.len();
-        if line == b"\r\n" {
-            return (bytes.len() >= head + length).then_some(head + length);
-        }
+    let head = memmem::find(bytes, b"\r\n\r\n")?;
+    let (mut line, mut length) = (0, 0);
+    for end in memchr::memchr_iter(b'\n', bytes.get(..head)?).chain([head]) {
         // Almost every header is of no interest, and a look at its first letter says so.
-        if matches!(line.first(), Some(b'c' | b'C')) {
-            length = length_in(line).unwrap_or(length);
+        if matches!(bytes.get(line), Some(b'c' | b'C')) {
+            length = bytes.get(line..end).and_then(length_in).unwrap_or(length);
         }
+        line = end + 1;
     }
-    None
+    let whole = head + 4 + length;
+    (bytes.len() >= whole).then_some(whole)
 }
 
 fn length_in(line: &[u8]) -> Option<usize> {
@@ -212,10 +205,8 @@ fn length_in(line: &[u8]) -> Option<usize> {
 }
 
 fn number_in(request: &[u8]) -> Option<u64> {
-    let first = MARK.as_bytes().first()?;
-    let marks = request.iter().enumerate().filter(|(_, byte)| *byte == first).map(|(at, _)| at);
-    let mut after = marks.filter_map(|at| request.get(at..)?.strip_prefix(MARK.as_bytes()));
-    let mut digits = after.next()?.iter().take_while(|byte| byte.is_ascii_digit());
+    let after = request.get(memmem::find(request, MARK.as_bytes())? + MARK.len()..)?;
+    let mut digits = after.iter().take_while(|byte| byte.is_ascii_digit());
     let number = |sum: u64, byte: &u8| sum.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
     digits.try_fold(None, |sum: Option<u64>, byte| number(sum.unwrap_or(0), byte).map(Some))?
 }
@@ -230,6 +221,7 @@ mod tests {
         assert_eq!(request_length(request), Some(request.len()));
         assert_eq!(request_length(&request[..request.len() - 1]), None);
         assert_eq!(request_length(b"POST / HTTP/1.1\r\n"), None);
+        assert_eq!(request_length(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\nGET"), Some(37));
         assert_eq!(number_in(b"{\"message\":\"bench no. 4711\"}"), Some(4711));
         assert_eq!(number_in(b"{\"message\":\"else\"}"), None);
     }
