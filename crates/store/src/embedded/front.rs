@@ -16,7 +16,7 @@ use super::database::SEQUENCE_KEY;
 use super::log::Segment;
 
 /// Bytes that an entry takes in memory besides those of its key and value, about.
-const ENTRY_BYTES: usize = 160;
+const ENTRY_BYTES: usize = 200;
 
 /// One in so many of the items that are kept apart stays behind when a sheet is closed: those with the last keys, among
 /// which items that are under way at that moment have their places. Without them a sheet's tables lie behind all earlier
@@ -73,22 +73,30 @@ pub fn sequence_op(sequence: u64) -> Op {
     Op { space: Space::Items, key: SEQUENCE_KEY.into(), value, is_new: false }
 }
 
-/// A key that is mostly compared without a look at where its bytes are.
+/// A key that is mostly compared without a look at where its bytes are, which lie all over the memory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct SheetKey {
-    /// The first bytes, as a number of the same order.
-    start: u128,
+    /// The first bytes, as numbers of the same order: enough to tell entries of an index apart that have their partition and
+    /// their moment in common.
+    start: [u128; STARTS],
     key: Slice,
 }
 
+/// Numbers that the start of a key makes.
+const STARTS: usize = 3;
+
 impl SheetKey {
     fn new(key: Slice) -> Self {
-        let start = key.first_chunk().copied().unwrap_or_else(|| {
-            let mut start = [0; 16];
-            start.iter_mut().zip(&*key).for_each(|(place, byte)| *place = *byte);
-            start
-        });
-        Self { start: u128::from_be_bytes(start), key }
+        let mut start = [0; STARTS];
+        for (number, bytes) in start.iter_mut().zip(key.chunks(size_of::<u128>())) {
+            let whole = bytes.first_chunk().copied().unwrap_or_else(|| {
+                let mut whole = [0; size_of::<u128>()];
+                whole.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
+                whole
+            });
+            *number = u128::from_be_bytes(whole);
+        }
+        Self { start, key }
     }
 }
 
