@@ -57,8 +57,7 @@ impl Plan {
 
     /// The request's parts.
     pub fn items(&self, prefix: &str) -> Result<Vec<TransactWriteItem>, Error> {
-        let items = self.steps.iter().map(|step| step.item(prefix, self.now)).collect::<Result<_, _>>();
-        items.map_err(|error: BuildError| failed(format!("a request cannot be built: {error}")))
+        self.steps.iter().map(|step| step.item(prefix, self.now)).collect()
     }
 
     /// Draws the conclusion from a refusal: an error, or a changed plan to send as a new transaction.
@@ -126,12 +125,13 @@ impl Parts {
 const SHOW: ReturnValuesOnConditionCheckFailure = ReturnValuesOnConditionCheckFailure::AllOld;
 
 impl Step {
-    fn item(&self, prefix: &str, now: i64) -> Result<TransactWriteItem, BuildError> {
+    fn item(&self, prefix: &str, now: i64) -> Result<TransactWriteItem, Error> {
         let name = format!("{prefix}{}", self.write.table().name());
         let part = TransactWriteItem::builder();
         let mut with = Placeholders::default();
         let part = match &self.write {
             Write::Put { table, item, condition } => part.put(put(name, table, item, condition, now)?),
+            Write::Packed { item, condition } => part.put(put(name, item.table(), &item.item()?, condition, now)?),
             Write::Update { table, changes, condition, .. } => match &self.fresh {
                 Some(item) => part.put(put(name, table, item, &Condition::NotExists, now)?),
                 None => {
@@ -143,7 +143,7 @@ impl Step {
                     let update = update.set_condition_expression(parts.condition);
                     let update = update.set_expression_attribute_names(parts.names);
                     let update = update.set_expression_attribute_values(parts.values);
-                    part.update(update.return_values_on_condition_check_failure(SHOW).build()?)
+                    part.update(update.return_values_on_condition_check_failure(SHOW).build().map_err(unbuilt)?)
                 }
             },
             Write::Delete { table, condition, .. } => {
@@ -153,7 +153,7 @@ impl Step {
                 let delete = delete.set_condition_expression(parts.condition);
                 let delete = delete.set_expression_attribute_names(parts.names);
                 let delete = delete.set_expression_attribute_values(parts.values);
-                part.delete(delete.return_values_on_condition_check_failure(SHOW).build()?)
+                part.delete(delete.return_values_on_condition_check_failure(SHOW).build().map_err(unbuilt)?)
             }
             Write::Check { table, condition, .. } => {
                 let condition = expression::check_condition(table, condition, now, &mut with);
@@ -162,14 +162,14 @@ impl Step {
                 let check = check.set_condition_expression(parts.condition);
                 let check = check.set_expression_attribute_names(parts.names);
                 let check = check.set_expression_attribute_values(parts.values);
-                part.condition_check(check.return_values_on_condition_check_failure(SHOW).build()?)
+                part.condition_check(check.return_values_on_condition_check_failure(SHOW).build().map_err(unbuilt)?)
             }
         };
         Ok(part.build())
     }
 }
 
-fn put(name: String, table: &Table, item: &Item, condition: &Condition, now: i64) -> Result<Put, BuildError> {
+fn put(name: String, table: &Table, item: &Item, condition: &Condition, now: i64) -> Result<Put, Error> {
     let mut with = Placeholders::default();
     let condition = expression::condition(table, condition, now, &mut with);
     let parts = Parts::new(condition, with);
@@ -181,4 +181,10 @@ fn put(name: String, table: &Table, item: &Item, condition: &Condition, now: i64
         .set_expression_attribute_values(parts.values)
         .return_values_on_condition_check_failure(SHOW)
         .build()
+        .map_err(unbuilt)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is handed over so")]
+fn unbuilt(error: BuildError) -> Error {
+    failed(format!("a request cannot be built: {error}"))
 }

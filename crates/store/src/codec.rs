@@ -10,20 +10,21 @@ use rustc_hash::FxHashSet;
 use crate::attributes::Attributes;
 use crate::item::{Item, Name, Value};
 use crate::number::Number;
+use crate::table::KeyKind;
 use crate::{Error, limits};
 pub(crate) use encoded::{Encoded, KeyPart};
 pub(crate) use patch::patch_into;
 
 const VERSION: u8 = 1;
 
-const TAG_STRING: u8 = b'S';
+pub(crate) const TAG_STRING: u8 = b'S';
 const TAG_NUMBER: u8 = b'N';
 const TAG_BYTES: u8 = b'B';
 const TAG_TRUE: u8 = b'1';
 const TAG_FALSE: u8 = b'0';
 const TAG_NULL: u8 = b'_';
-const TAG_LIST: u8 = b'L';
-const TAG_MAP: u8 = b'M';
+pub(crate) const TAG_LIST: u8 = b'L';
+pub(crate) const TAG_MAP: u8 = b'M';
 
 /// The bytes of an item.
 #[must_use]
@@ -37,6 +38,39 @@ pub fn encode(item: &Item) -> Vec<u8> {
 pub(crate) fn encode_into(out: &mut Vec<u8>, item: &Item) {
     out.push(VERSION);
     put_map(out, &item.0);
+}
+
+/// Begins an item of a few attributes, each of which is put there by its name and its value; [`set_count`] ends it.
+pub(crate) fn begin(out: &mut Vec<u8>) {
+    out.extend([VERSION, 0]);
+}
+
+/// Says how many attributes an item has that was begun at the start of these bytes: fewer than fill a byte's seven bits.
+pub(crate) fn set_count(bytes: &mut [u8], count: u8) -> Option<()> {
+    *bytes.get_mut(1)? = count;
+    Some(())
+}
+
+/// An attribute of an item as text, if it is a string, where it stands.
+pub(crate) fn text_in<'a>(bytes: &'a [u8], name: &str) -> Option<&'a str> {
+    let mut reader = Reader { rest: bytes.strip_prefix(&[VERSION])? };
+    for _ in 0..reader.len()? {
+        if reader.bytes()? == name.as_bytes() {
+            return if reader.byte()? == TAG_STRING { std::str::from_utf8(reader.bytes()?).ok() } else { None };
+        }
+        reader.skip(0)?;
+    }
+    None
+}
+
+/// The type of a value that can stand in a key.
+pub(crate) fn kind_of(value: &[u8]) -> Option<KeyKind> {
+    match *value.first()? {
+        TAG_STRING => Some(KeyKind::S),
+        TAG_NUMBER => Some(KeyKind::N),
+        TAG_BYTES => Some(KeyKind::B),
+        _ => None,
+    }
 }
 
 /// The item that [`encode`] made these bytes of; anything else is an error, never a panic.
@@ -74,7 +108,7 @@ fn put_map(out: &mut Vec<u8>, map: &Attributes) {
     }
 }
 
-fn put_value(out: &mut Vec<u8>, value: &Value) {
+pub(crate) fn put_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::S(text) => {
             out.push(TAG_STRING);
@@ -232,7 +266,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
     use crate::item::Key;
-    use crate::table::{KeyKind, Table};
+    use crate::table::Table;
     use crate::write::{Change, Write};
 
     fn sample() -> Item {

@@ -136,6 +136,17 @@ impl Value {
     }
 }
 
+impl Value {
+    /// Whether a map in it has an entry without a name.
+    pub(crate) fn has_empty_name_inside(&self) -> bool {
+        match self {
+            Self::L(list) => list.iter().any(Self::has_empty_name_inside),
+            Self::M(map) => map.iter().any(|(name, value)| name.is_empty() || value.has_empty_name_inside()),
+            _ => false,
+        }
+    }
+}
+
 impl KeyValue {
     /// The value of a key attribute, if it may stand in a key.
     #[must_use]

@@ -4,6 +4,7 @@
 //! and nothing (`None`, `()`) null; leave a field out with `skip_serializing_if` to have no attribute. Enums
 //! look as they do in JSON. Reading fails where the attribute is of another type than the field.
 
+mod pack;
 mod read;
 mod write;
 
@@ -12,7 +13,14 @@ use std::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::packed::Packing;
 use crate::{Error, Item, Value};
+
+/// Puts a part of a record at the end of what is there, as the bytes of the value that holds it. Refuses whatever is unusual:
+/// what an item's value may not be, and some that it may.
+pub(crate) fn pack<T: Serialize + ?Sized>(record: &T, out: &mut Packing) -> Result<(), Error> {
+    record.serialize(pack::ToBytes { out, level: 0 }).map_err(|error| Error::Invalid(error.to_string()))
+}
 
 impl Item {
     /// The item that holds a record; [`Error::Invalid`] where the record is no struct or map, or has a value

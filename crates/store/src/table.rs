@@ -62,10 +62,10 @@ struct Spec {
 
 /// An attribute that is part of a key of the table, or of an index, where it may be absent.
 #[derive(Debug, Clone, PartialEq)]
-struct KeyPart {
-    attribute: KeyAttribute,
-    most: usize,
-    required: bool,
+pub(crate) struct KeyPart {
+    pub attribute: KeyAttribute,
+    pub most: usize,
+    pub required: bool,
 }
 
 /// A secondary index. An item without its key attributes is simply not in it.
@@ -78,6 +78,8 @@ pub struct Index {
     pub local: bool,
     /// See [`Table::read_whole`].
     pub whole_bytes: usize,
+    /// See [`Table::lists_in`].
+    pub lists: Option<usize>,
 }
 
 impl Table {
@@ -106,7 +108,7 @@ impl Table {
     #[must_use]
     pub fn index(self, name: impl Into<String>, partition: KeyAttribute, sort: Option<KeyAttribute>) -> Self {
         self.change(|spec| {
-            spec.indexes.push(Index { name: name.into(), partition, sort, local: false, whole_bytes: 0 })
+            spec.indexes.push(Index { name: name.into(), partition, sort, local: false, whole_bytes: 0, lists: None })
         })
     }
 
@@ -116,7 +118,8 @@ impl Table {
         self.change(|spec| {
             let partition = spec.partition.clone();
             let sort = Some(sort);
-            spec.indexes.push(Index { name: name.into(), partition, sort, local: true, whole_bytes: 0 });
+            let (local, whole_bytes, lists) = (true, 0, None);
+            spec.indexes.push(Index { name: name.into(), partition, sort, local, whole_bytes, lists });
         })
     }
 
@@ -149,6 +152,17 @@ impl Table {
     #[must_use]
     pub fn lists(self, bytes: usize) -> Self {
         self.change(|spec| spec.lists = Some(bytes))
+    }
+
+    /// The same of one index alone: one that leads to each item for as long as that is there. Where items come and go, what
+    /// led to those that have gone would have to be passed over.
+    #[must_use]
+    pub fn lists_in(self, index: &str, bytes: usize) -> Self {
+        self.change(|spec| {
+            for known in spec.indexes.iter_mut().filter(|known| known.name == index) {
+                known.lists = Some(bytes);
+            }
+        })
     }
 
     /// Says that what is written is mostly new, and is asked whether it is. An engine may keep in memory what tells it
@@ -214,6 +228,10 @@ impl Table {
         self.0.ttl.as_deref()
     }
 
+    pub(crate) fn key_parts(&self) -> &[KeyPart] {
+        &self.0.parts
+    }
+
     /// The index of that name, or the error that there is none.
     pub fn index_named(&self, name: &str) -> Result<&Index, Error> {
         let found = self.indexes().iter().find(|index| index.name == name);
@@ -266,7 +284,14 @@ impl Table {
         self.check_key_part(attribute, kind, value.size(), most)
     }
 
-    fn check_key_part(&self, attribute: &KeyAttribute, kind: KeyKind, size: usize, most: usize) -> Result<(), Error> {
+    /// Checks a value of that type and size against the attribute it stands for.
+    pub(crate) fn check_key_part(
+        &self,
+        attribute: &KeyAttribute,
+        kind: KeyKind,
+        size: usize,
+        most: usize,
+    ) -> Result<(), Error> {
         let (name, wanted) = attribute;
         let problem = if kind != *wanted {
             format!("must be of type {wanted:?}")
@@ -324,7 +349,7 @@ impl Table {
             size += name.len() + value.size();
             // The item itself is the first level.
             too_deep |= value.depth() >= limits::NESTING;
-            nameless |= name.is_empty() || has_empty_name_inside(value);
+            nameless |= name.is_empty() || value.has_empty_name_inside();
         }
         if size > limits::ITEM_BYTES {
             let most = limits::ITEM_BYTES;
@@ -349,7 +374,7 @@ impl Table {
         match change {
             Change::Set(name, value) => {
                 let fits = |part: &KeyPart| self.check_value(&part.attribute, Some(value), part.most).is_ok();
-                let is_sound = !name.is_empty() && value.depth() < limits::NESTING && !has_empty_name_inside(value);
+                let is_sound = !name.is_empty() && value.depth() < limits::NESTING && !value.has_empty_name_inside();
                 is_sound && parts.all(fits)
             }
             Change::Add(name, _) => !name.is_empty() && parts.next().is_none(),
@@ -409,14 +434,6 @@ impl Spec {
             add(index.sort.as_ref(), limits::SORT_KEY_BYTES, false);
         }
         parts
-    }
-}
-
-fn has_empty_name_inside(value: &Value) -> bool {
-    match value {
-        Value::L(list) => list.iter().any(has_empty_name_inside),
-        Value::M(map) => map.iter().any(|(name, value)| name.is_empty() || has_empty_name_inside(value)),
-        _ => false,
     }
 }
 

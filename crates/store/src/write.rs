@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::attributes::Attributes;
 use crate::item::{Item, Key, Name, Value};
 use crate::number::Number;
+use crate::packed::Packed;
 use crate::table::Table;
 use crate::{Error, limits};
 
@@ -16,6 +17,8 @@ use crate::{Error, limits};
 pub enum Write {
     /// Stores the whole item in place of what is there.
     Put { table: Table, item: Item, condition: Condition },
+    /// The same of an item that is bytes already.
+    Packed { item: Packed, condition: Condition },
     /// Changes attributes (at least one); without an item under the key, starts from one that has just the key.
     Update { table: Table, key: Key, changes: Vec<Change>, condition: Condition },
     /// Removes the item; removing what is not there is no error.
@@ -113,6 +116,12 @@ impl Write {
         Self::Put { table: table.clone(), item, condition: Condition::NotExists }
     }
 
+    /// The same of an item that is bytes already.
+    #[must_use]
+    pub const fn insert_packed(item: Packed) -> Self {
+        Self::Packed { item, condition: Condition::NotExists }
+    }
+
     #[must_use]
     pub fn update(table: &Table, key: Key, changes: Vec<Change>) -> Self {
         Self::Update { table: table.clone(), key, changes, condition: Condition::None }
@@ -132,6 +141,7 @@ impl Write {
     #[must_use]
     pub fn when(mut self, new: Condition) -> Self {
         let (Self::Put { condition, .. }
+        | Self::Packed { condition, .. }
         | Self::Update { condition, .. }
         | Self::Delete { condition, .. }
         | Self::Check { condition, .. }) = &mut self;
@@ -141,16 +151,19 @@ impl Write {
 
     #[must_use]
     pub fn table(&self) -> &Table {
-        let (Self::Put { table, .. }
-        | Self::Update { table, .. }
-        | Self::Delete { table, .. }
-        | Self::Check { table, .. }) = self;
-        table
+        match self {
+            Self::Put { table, .. }
+            | Self::Update { table, .. }
+            | Self::Delete { table, .. }
+            | Self::Check { table, .. } => table,
+            Self::Packed { item, .. } => item.table(),
+        }
     }
 
     #[must_use]
     pub fn condition(&self) -> &Condition {
         let (Self::Put { condition, .. }
+        | Self::Packed { condition, .. }
         | Self::Update { condition, .. }
         | Self::Delete { condition, .. }
         | Self::Check { condition, .. }) = self;
@@ -161,6 +174,7 @@ impl Write {
     pub fn key(&self) -> Result<Key, Error> {
         match self {
             Self::Put { table, item, .. } => table.key_of(item),
+            Self::Packed { item, .. } => item.table().key_of(&item.item()?),
             Self::Update { key, .. } | Self::Delete { key, .. } | Self::Check { key, .. } => Ok(key.clone()),
         }
     }
@@ -169,6 +183,7 @@ impl Write {
     pub fn apply(&self, before: Option<Item>) -> Result<Option<Item>, Error> {
         match self {
             Self::Put { item, .. } => Ok(Some(item.clone())),
+            Self::Packed { item, .. } => item.item().map(Some),
             Self::Delete { .. } => Ok(None),
             Self::Check { .. } => Ok(before),
             Self::Update { table, key, changes, .. } => updated(table, key, changes, before).map(Some),
@@ -179,6 +194,7 @@ impl Write {
     pub(crate) fn checked_size(&self) -> Result<usize, Error> {
         match self {
             Self::Put { table, item, .. } => return table.checked_size(item),
+            Self::Packed { item, .. } => return Ok(item.size()),
             Self::Update { table, key, changes, .. } => {
                 table.check_key(key)?;
                 if changes.is_empty() {

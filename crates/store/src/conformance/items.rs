@@ -1,7 +1,7 @@
 //! Single items: written, read, replaced, removed; every type of value and of key.
 
-use super::suite::{Suite, row};
-use crate::{Attributes, Condition, Item, Key, KeyValue, Number, Value, Write};
+use super::suite::{BY_GROUP, BY_TITLE, Suite, row};
+use crate::{Attributes, Change, Condition, Item, Key, KeyValue, Number, Query, Value, Write};
 
 pub async fn puts_gets_overwrites_and_deletes(suite: &Suite) {
     let table = &suite.tables.text;
@@ -64,6 +64,51 @@ pub async fn every_type_of_value_comes_back(suite: &Suite) {
     suite.put(&suite.tables.text, item.clone()).await;
     assert_eq!(suite.get(&suite.tables.text, &Key::with_sort(&pk, "a")).await, Some(item.clone()));
     assert_eq!(suite.all(&suite.tables.text, crate::Query::new(&pk)).await, vec![item]);
+}
+
+/// What is packed before it is stored is an item like any other, in the table and in its indexes.
+pub async fn a_packed_item_is_stored_as_any_other(suite: &Suite) {
+    let table = &suite.tables.text;
+    let (pk, expires) = (suite.own("p"), suite.now() + 1000);
+    let list = || vec![Some("a"), None, Some("")];
+    let map = || [("k", list()), ("l", Vec::new())];
+    let packed = || {
+        let maps: std::collections::BTreeMap<_, _> = map().into();
+        crate::Packer::new(table, 0)
+            .with("expires", &expires)
+            .with("group", &pk)
+            .with_some("kind", None::<&str>)
+            .with("map", &maps)
+            .with("pk", &pk)
+            .with("rank", &-7)
+            .with("sk", "a")
+            .with_some("title", Some("t"))
+            .with("yes", &true)
+            .finish()
+            .expect("an item of the table")
+    };
+    let values =
+        |list: Vec<Option<&str>>| Value::L(list.into_iter().map(|one| one.map_or(Value::Null, Value::from)).collect());
+    let maps: Attributes = map().into_iter().map(|(name, list)| (name.into(), values(list))).collect();
+    let item = row(&pk, "a").with("expires", expires).with("group", &pk).with("map", Value::M(maps));
+    let item = item.with("rank", -7).with("title", "t").with("yes", true);
+    assert_eq!((packed().item().expect("an item"), packed().size()), (item.clone(), item.size()));
+    assert_eq!((packed().str("title"), packed().str("rank"), packed().str("kind")), (Some("t"), None, None));
+
+    suite.write(vec![Write::insert_packed(packed())]).await;
+    let again = suite.store.transact(vec![Write::insert_packed(packed())]).await;
+    assert!(again.is_err_and(|error| error.conflict_on(0).is_some()), "it is there already");
+    let key = Key::with_sort(&pk, "a");
+    assert_eq!(suite.get(table, &key).await, Some(item.clone()));
+    for (index, of) in [(BY_GROUP, &pk), (BY_TITLE, &pk)] {
+        assert_eq!(suite.all(table, Query::new(of.as_str()).index(index)).await, vec![item.clone()], "{index}");
+    }
+    // It is changed and goes as any other.
+    suite.write(vec![Write::update(table, key.clone(), vec![Change::Set("rank".into(), 8.into())])]).await;
+    let changed = item.with("rank", 8);
+    assert_eq!(suite.all(table, Query::new(pk.as_str()).index(BY_GROUP)).await, vec![changed]);
+    suite.write(vec![Write::delete(table, key)]).await;
+    assert_eq!(suite.all(table, Query::new(pk.as_str()).index(BY_GROUP)).await, vec![]);
 }
 
 pub async fn numbers_come_back_exactly(suite: &Suite) {

@@ -57,6 +57,7 @@ macro_rules! conformance_tests {
             items::keys_may_be_text_numbers_or_bytes
             items::items_with_similar_keys_stay_apart
             items::a_fresh_put_stores_the_item
+            items::a_packed_item_is_stored_as_any_other
             limits::a_key_must_be_complete_and_of_its_type
             limits::a_key_must_not_be_empty
             limits::a_partition_key_has_at_most_2048_bytes

@@ -73,7 +73,7 @@ pub fn put_item(out: &mut Vec<u8>, table: u16, key: &Key) -> Option<()> {
 }
 
 /// Appends the key of an item, which has been checked.
-pub fn put_item_of(out: &mut Vec<u8>, id: u16, table: &Table, item: &Item) -> Option<()> {
+pub fn put_item_of(out: &mut Vec<u8>, id: u16, table: &Table, item: &impl Parts) -> Option<()> {
     out.extend(id.to_be_bytes());
     item.put_part(out, &table.partition_attribute().0)?;
     match table.sort_attribute() {

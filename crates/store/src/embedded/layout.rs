@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use crate::Error;
 use crate::table::Table;
 
-/// The version this program writes. It reads 3 as well, which has no sheaves, 2, which has no log of its own either, and 1,
-/// which has no lists of entries and no table apart.
-pub const FORMAT: u32 = 4;
+/// The version this program writes. It reads 4 as well, in which all indexes of a table have lists or none, 3, which has no
+/// sheaves, 2, which has no log of its own either, and 1, which has no lists of entries and no table apart.
+pub const FORMAT: u32 = 5;
 const OLDEST: u32 = 1;
 
 /// The database inside a data directory.

@@ -18,7 +18,8 @@ use crate::Error;
 use crate::codec::{self, Encoded};
 use crate::item::{Item, Key, Value};
 use crate::number::Number;
-use crate::table::{Index, KeyAttribute, KeyKind, Table};
+use crate::packed::Packed;
+use crate::table::{Index, KeyKind, Table};
 use crate::write::{Change, Condition, Write, check_count, check_total, item_twice};
 
 /// Bytes of items that share one piece of memory, about: it stays for as long as anything in it is needed.
@@ -210,6 +211,10 @@ fn draft_steps(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Re
                 bytes += shelves.len() - before;
                 (condition, Action::Put(stored))
             }
+            Write::Packed { item, condition } => {
+                bytes += item.bytes().len();
+                (condition, Action::Put(put_packed(shelves, opened, &item)?))
+            }
             Write::Update { table, key, changes, condition } => {
                 shelves.keys.put(|out| keys::put_item(out, ids.table, &key));
                 (condition, Action::Update(Box::new(Update::new(&table, key, changes))))
@@ -270,11 +275,13 @@ impl Update {
     }
 }
 
-/// Whether entries of an index say anything about an attribute that is changed, or about all of them, or when they expire.
+/// Whether entries of an index say anything about an attribute that is changed, or about all of them, or go at a time that
+/// it says.
 fn is_touched(table: &Table, index: &Index, changes: &[Change]) -> bool {
-    let is_whole = index.whole_bytes > 0 || list_bytes(table, index).is_some();
-    let is_changed = |attribute: &KeyAttribute| changes.iter().any(|change| change.name() == attribute.0);
-    is_whole || is_changed(&index.partition) || index.sort.as_ref().is_some_and(is_changed)
+    let is_changed = |name: &str| changes.iter().any(|change| change.name() == name);
+    let outlives_lists = list_bytes(table, index).is_some() && table.ttl_attribute().is_some_and(is_changed);
+    let mut parts = [Some(&index.partition), index.sort.as_ref()].into_iter().flatten();
+    index.whole_bytes > 0 || outlives_lists || parts.any(|(name, _)| is_changed(name))
 }
 
 impl Plan {
@@ -347,10 +354,7 @@ fn put_stored(
     may_be_bound: bool,
 ) -> Result<Stored, Error> {
     let Opened { table, ids, .. } = opened;
-    let key = shelves.keys.put(|out| keys::put_item_of(out, ids.table, table, item));
-    let key = key.ok_or_else(|| Error::Corrupt(format!("an item of {} lacks its key", table.name())))?;
-    // Entries are built beside it, from it.
-    let key = if ids.indexes.is_empty() { Vec::new() } else { key.to_vec() };
+    let key = put_key(shelves, opened, item)?;
     let expiry = table.expiry_of(item);
     let member = if may_be_bound && expiry.is_some() { shelves.runs.meet(opened, place, &key, item) } else { None };
     let wanted = |index: usize, _: &Index| member.is_none_or(|member| member.wants(index));
@@ -364,6 +368,28 @@ fn put_stored(
         shelves.runs.grow(member, bytes.len());
     }
     Ok(Stored { bytes: Slice::default(), entries, expiry, member, sheaf: None })
+}
+
+/// The same of one that is bytes already.
+fn put_packed(shelves: &mut Shelves, opened: &Opened, item: &Packed) -> Result<Stored, Error> {
+    let Opened { table, ids, .. } = opened;
+    let encoded = Encoded::read(item.bytes())?;
+    let key = put_key(shelves, opened, &encoded)?;
+    let expiry = table.ttl_attribute().and_then(|name| encoded.number(name)).map(|at| at.ceil());
+    let entries = put_entries(&mut shelves.keys, table, ids, &key, &encoded, |_, _| true)?;
+    shelves.items.put(|out| {
+        out.extend_from_slice(item.bytes());
+        Some(())
+    });
+    Ok(Stored { bytes: Slice::default(), entries, expiry, member: None, sheaf: None })
+}
+
+/// Puts the key of an item on its shelf. Entries are built beside it, from it: gives it, if there are to be any.
+fn put_key(shelves: &mut Shelves, opened: &Opened, item: &impl Parts) -> Result<Vec<u8>, Error> {
+    let Opened { table, ids, .. } = opened;
+    let key = shelves.keys.put(|out| keys::put_item_of(out, ids.table, table, item));
+    let key = key.ok_or_else(|| Error::Corrupt(format!("an item of {} lacks its key", table.name())))?;
+    Ok(if ids.indexes.is_empty() { Vec::new() } else { key.to_vec() })
 }
 
 /// The bytes and entries of an item.
@@ -436,7 +462,8 @@ pub fn same_sort(table: &Table, index: &Index) -> bool {
 
 /// How many bytes of the sort key the entries of one list share, if an index has lists.
 pub fn list_bytes(table: &Table, index: &Index) -> Option<usize> {
-    table.list_bytes().filter(|_| index.sort.as_ref().is_some_and(|(_, kind)| *kind == KeyKind::S))
+    let bytes = index.lists.or(table.list_bytes());
+    bytes.filter(|_| index.sort.as_ref().is_some_and(|(_, kind)| *kind == KeyKind::S))
 }
 
 impl Step {

@@ -268,7 +268,7 @@ impl SerializeMap for Map {
     type Error = Mismatch;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Mismatch> {
-        self.name = Some(key.serialize(ToName)?);
+        self.name = Some(key.serialize(ToName(|name: &str| Ok(Name::Owned(name.to_owned()))))?);
         Ok(())
     }
 
@@ -282,13 +282,13 @@ impl SerializeMap for Map {
     }
 }
 
-/// Keys of maps: text, and what can be written as such.
-struct ToName;
+/// Keys of maps, text and what can be written as such, and what becomes of them.
+pub(super) struct ToName<F>(pub F);
 
 macro_rules! names {
     ($($method:ident($type:ty))*) => {$(
-        fn $method(self, value: $type) -> Result<Name, Mismatch> {
-            Ok(Name::Owned(value.to_string()))
+        fn $method(self, value: $type) -> Result<R, Mismatch> {
+            self.0(&value.to_string())
         }
     )*};
 }
@@ -302,50 +302,54 @@ macro_rules! no_names {
     )*};
 }
 
-type No = Impossible<Name, Mismatch>;
+type No<R> = Impossible<R, Mismatch>;
 
-impl Serializer for ToName {
-    type Ok = Name;
+impl<R, F: FnOnce(&str) -> Result<R, Mismatch>> Serializer for ToName<F> {
+    type Ok = R;
     type Error = Mismatch;
-    type SerializeSeq = No;
-    type SerializeTuple = No;
-    type SerializeTupleStruct = No;
-    type SerializeTupleVariant = No;
-    type SerializeMap = No;
-    type SerializeStruct = No;
-    type SerializeStructVariant = No;
+    type SerializeSeq = No<R>;
+    type SerializeTuple = No<R>;
+    type SerializeTupleStruct = No<R>;
+    type SerializeTupleVariant = No<R>;
+    type SerializeMap = No<R>;
+    type SerializeStruct = No<R>;
+    type SerializeStructVariant = No<R>;
 
     names! {
-        serialize_str(&str) serialize_char(char) serialize_bool(bool)
+        serialize_char(char) serialize_bool(bool)
         serialize_i8(i8) serialize_i16(i16) serialize_i32(i32) serialize_i64(i64) serialize_i128(i128)
         serialize_u8(u8) serialize_u16(u16) serialize_u32(u32) serialize_u64(u64) serialize_u128(u128)
     }
 
     no_names! {
-        serialize_f32(f32) -> Name;
-        serialize_f64(f64) -> Name;
-        serialize_bytes(&[u8]) -> Name;
-        serialize_none() -> Name;
-        serialize_unit() -> Name;
-        serialize_unit_struct(&'static str) -> Name;
-        serialize_seq(Option<usize>) -> No;
-        serialize_tuple(usize) -> No;
-        serialize_tuple_struct(&'static str, usize) -> No;
-        serialize_tuple_variant(&'static str, u32, &'static str, usize) -> No;
-        serialize_map(Option<usize>) -> No;
-        serialize_struct(&'static str, usize) -> No;
-        serialize_struct_variant(&'static str, u32, &'static str, usize) -> No;
+        serialize_f32(f32) -> R;
+        serialize_f64(f64) -> R;
+        serialize_bytes(&[u8]) -> R;
+        serialize_none() -> R;
+        serialize_unit() -> R;
+        serialize_unit_struct(&'static str) -> R;
+        serialize_seq(Option<usize>) -> No<R>;
+        serialize_tuple(usize) -> No<R>;
+        serialize_tuple_struct(&'static str, usize) -> No<R>;
+        serialize_tuple_variant(&'static str, u32, &'static str, usize) -> No<R>;
+        serialize_map(Option<usize>) -> No<R>;
+        serialize_struct(&'static str, usize) -> No<R>;
+        serialize_struct_variant(&'static str, u32, &'static str, usize) -> No<R>;
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Name, Mismatch> {
+    fn serialize_str(self, value: &str) -> Result<R, Mismatch> {
+        self.0(value)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<R, Mismatch> {
         value.serialize(self)
     }
 
-    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<Name, Mismatch> {
-        Ok(Name::Borrowed(variant))
+    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<R, Mismatch> {
+        self.0(variant)
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<Name, Mismatch> {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<R, Mismatch> {
         value.serialize(self)
     }
 
@@ -355,7 +359,7 @@ impl Serializer for ToName {
         _: u32,
         _: &'static str,
         _: &T,
-    ) -> Result<Name, Mismatch> {
+    ) -> Result<R, Mismatch> {
         Err(Mismatch::custom("a map's key must be text, a whole number or a truth"))
     }
 }

@@ -5,6 +5,7 @@
 mod damage;
 mod embedded;
 mod faults;
+mod lists;
 mod log;
 mod memory;
 mod model;

@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::{FxHashSet, FxHasher};
-use tidings_store::{Error, FailedCondition, Item, Key, KeyValue, Store, Table, Value, Write, limits};
+use tidings_store::{Error, FailedCondition, Key, KeyValue, Store, Value, Write, limits};
 use tokio::sync::oneshot;
 
 use super::counters::Tally;
@@ -80,10 +80,10 @@ impl Entry {
         Self { writes, count, bytes, tally, spare: None }
     }
 
-    /// The same for a new item of so many bytes.
+    /// The same for one write of so many bytes.
     #[must_use]
-    pub fn insert(table: &Table, item: Item, bytes: usize, tally: Tally) -> Self {
-        Self { writes: vec![Write::insert(table, item)], count: 1, bytes, tally, spare: None }
+    pub fn one(write: Write, bytes: usize, tally: Tally) -> Self {
+        Self { writes: vec![write], count: 1, bytes, tally, spare: None }
     }
 }
 
@@ -247,6 +247,19 @@ fn item_hash(write: &Write) -> Option<u64> {
                 }
             }
         }
+        Write::Packed { item, .. } => {
+            let table = item.table();
+            for (name, _) in [Some(table.partition_attribute()), table.sort_attribute()].into_iter().flatten() {
+                match item.str(name) {
+                    Some(text) => text.hash(&mut hasher),
+                    None => match item.get(name)? {
+                        Value::N(number) => number.hash(&mut hasher),
+                        Value::B(bytes) => bytes.hash(&mut hasher),
+                        _ => return None,
+                    },
+                }
+            }
+        }
         Write::Update { key, .. } | Write::Delete { key, .. } | Write::Check { key, .. } => {
             let Key { partition, sort } = key;
             for value in [Some(partition), sort.as_ref()].into_iter().flatten() {
@@ -326,7 +339,12 @@ impl Sheet {
 }
 
 fn bytes(writes: &[Write]) -> usize {
-    writes.iter().map(|write| if let Write::Put { item, .. } = write { Item::size(item) } else { 0 }).sum()
+    let size = |write: &Write| match write {
+        Write::Put { item, .. } => item.size(),
+        Write::Packed { item, .. } => item.size(),
+        _ => 0,
+    };
+    writes.iter().map(size).sum()
 }
 
 /// The same error, for another one who waits.
@@ -351,7 +369,7 @@ mod tests {
     use futures_util::future::join_all;
     use tidings_core::time::ManualClock;
     use tidings_store::memory::Memory;
-    use tidings_store::{Condition, Key, KeyKind, Table};
+    use tidings_store::{Condition, Item, Key, KeyKind, Table};
 
     use super::*;
 

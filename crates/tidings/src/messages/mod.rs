@@ -210,7 +210,7 @@ impl Messages {
         let trace_id = origin.trace_parent.and_then(trace::carried);
         let message = Message { trace_id, cancel_key: request.cancel_key, ..Message::new(new, now) };
         // Too large, too deep, a number out of range: whatever an item cannot hold.
-        let made = Made::checked(message, &self.table);
+        let made = Made::new(message, &self.table);
         made.map_err(|error| vec![FieldError::new("payload", format!("cannot be stored: {error}"))])
     }
 
@@ -232,7 +232,8 @@ impl Messages {
     /// Stores messages, each for itself. One that is there already is the same request come again: it is given as it is
     /// now.
     pub async fn create(&self, messages: Vec<Message>) -> Result<Vec<Message>, Error> {
-        let made = messages.into_iter().map(Made::new).collect::<Result<Vec<_>, _>>()?;
+        let made =
+            messages.into_iter().map(|message| Made::new(message, &self.table)).collect::<Result<Vec<_>, _>>()?;
         self.create_made(made, Message::clone).await
     }
 
@@ -254,7 +255,7 @@ impl Messages {
     /// The same for one, which is in line at once.
     pub fn create_one<T>(&self, made: Made, show: impl Fn(&Message) -> T) -> impl Future<Output = Result<T, Error>> {
         let seen = self.holds.changes();
-        let (entry, made) = made.into_parts(&self.table);
+        let (entry, made) = made.into_parts();
         let entered = self.ledger.line_up(entry);
         async move {
             let outcome = match entered.await {

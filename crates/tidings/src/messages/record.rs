@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use tidings_core::message::{Attempt, Delivery, Status};
-use tidings_core::time::{self, Timestamp};
-use tidings_store::{Attributes, Error, Item, Key, KeyKind, Name, Table, Value};
+use tidings_core::time::{self, IsoMillis, Timestamp};
+use tidings_store::{Attributes, Error, Item, Key, KeyKind, Name, Packed, Packer, Table, Value};
 use uuid::Uuid;
 
 use crate::channel::{audit_log, stream};
@@ -29,6 +29,12 @@ pub const COPIES: usize = 100;
 /// Before the key of a message that has ended; no key has it.
 const ENDED: char = '\u{1}';
 
+/// `2026-11-15T12:34:56.789`.
+const LISTED_BYTES: usize = 23;
+
+/// Room for most messages as bytes.
+const PACKED_BYTES: usize = 1024;
+
 /// Partitions of `due-index` for each channel, so that none is hot on DynamoDB.
 pub const DUE_PARTS: u8 = 4;
 
@@ -44,6 +50,9 @@ pub fn table(stage: &str) -> Table {
         .index("cancel_key-index", ("cancel_key".into(), KeyKind::S), created())
         .index("due-index", ("due".into(), KeyKind::S), Some(("next_attempt_at".into(), KeyKind::S)))
         .ttl("ttl")
+        // Neither is ever another one; those of one millisecond stand together.
+        .lists_in("stage-created_date-index", LISTED_BYTES)
+        .lists_in("message_type-created_date-index", LISTED_BYTES)
 }
 
 #[must_use]
@@ -225,12 +234,59 @@ impl Message {
         to.chunks(COPIES).enumerate().map(part).collect()
     }
 
+    /// The same item as bytes, of a message that has no secret: for one that is to be stored and not looked at. `None` if
+    /// there is anything unusual about it.
+    #[must_use]
+    pub fn packed(&self, table: &Table) -> Option<Packed> {
+        if self.secret.is_some() || self.lost_secret.is_some() {
+            return None;
+        }
+        let (delivery, due) = (&self.delivery, self.due_at());
+        let is_final = delivery.status.is_final();
+        let at = |at: Option<Timestamp>| at.map(IsoMillis);
+        // In the order of their names.
+        Packer::new(table, PACKED_BYTES)
+            .with_some("attempts", (!delivery.attempts.is_empty()).then_some(&delivery.attempts))
+            .with_some("cancel_key", self.cancel_key.as_ref().map(|key| cancel_part(key, is_final)))
+            .with("channel", &self.channel)
+            .with("correlation_id", &self.correlation_id)
+            .with("created_by", &self.created_by)
+            .with("created_date", &IsoMillis(self.created_date))
+            .with_some("deliver_at", at(Some(self.deliver_at).filter(|deliver_at| *deliver_at > self.created_date)))
+            .with_some("due", due.map(|_| self.due_part()))
+            .with_some("error_message", delivery.error_message.as_ref())
+            .with_some("event_id", self.event_id.as_ref())
+            .with_some("lease_owner", self.lease.as_ref().map(|lease| &lease.owner))
+            .with("message_id", &self.message_id)
+            .with("message_type", &self.message_type)
+            .with_some("next_attempt_at", at(due))
+            .with_some("notification_id", delivery.notification_id.as_ref())
+            .with("payload", &self.payload)
+            .with_some("processing_completed_at", at(self.processing_completed_at))
+            .with_some("processing_started_at", at(self.processing_started_at))
+            .with_some("put_off_by", self.put_off_by.as_ref())
+            .with_some("queued_at", at(self.queued_at))
+            .with_some("recipients", (!self.recipients.is_empty()).then_some(&self.recipients))
+            .with("retry_count", &delivery.retry_count)
+            .with_some("retry_of", self.retry_of.as_ref())
+            .with("revision", &self.revision)
+            .with_some("rule", self.rule.as_ref())
+            .with_some("schema_version", self.schema_version.as_ref())
+            .with("stage", &self.stage)
+            .with("status", delivery.status.as_str())
+            .with("target", &self.target)
+            .with_some("trace_id", self.trace_id.as_ref())
+            .with("ttl", &self.ttl)
+            .with("updated_date", &IsoMillis(self.updated_date))
+            .finish()
+    }
+
     pub fn to_item(&self) -> Result<Item, Error> {
         self.with_fixed(self.moving()?.0)
     }
 
     /// What a change can touch, and with it the attributes that stay as they were made.
-    pub fn with_fixed(&self, moving: impl IntoIterator<Item = (Name, Value)>) -> Result<Item, Error> {
+    fn with_fixed(&self, moving: impl IntoIterator<Item = (Name, Value)>) -> Result<Item, Error> {
         let text = |text: &String| Some(Value::from(text));
         let some = |text: &Option<String>| text.as_ref().map(Value::from);
         let secret = self.secret.as_ref().map(|secret| Value::from(secret.expose()));
@@ -393,6 +449,8 @@ fn read_delivery(item: &Item, leased: bool) -> Option<Delivery> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use tidings_core::message::Input;
+    use tidings_core::retry::Policy;
 
     use super::*;
 
@@ -427,6 +485,49 @@ mod tests {
         assert_eq!(item.int("ttl"), Some(message.created_date.as_second() + 90 * 86_400));
         assert_eq!(Message::from_item(&item).unwrap(), message);
         assert!(Message::from_item(&Item::new()).is_err());
+    }
+
+    /// Everything that a message may have, but for a secret.
+    fn full_message() -> Message {
+        let at = |text: &str| text.parse().unwrap();
+        let mut message = message();
+        message.delivery.step(&Policy::default(), Input::TakenUp, at("2026-01-02T03:04:06.5Z")).unwrap();
+        message.delivery.error_message = Some("503".to_owned());
+        message.delivery.notification_id = Some("n".to_owned());
+        message.recipients.insert("a@b".to_owned(), Recipient { delivered: true, detail: "250".to_owned() });
+        let payload =
+            json!({ "u": u64::MAX, "f": -1.5e-7, "l": [null, true, [{ "": "x" }], {}], "ü": { "b": 1, "c": [] } });
+        message.payload = payload.as_object().unwrap().clone();
+        message.payload.get_mut("l").unwrap()[2][0] = json!({ "y": "x" });
+        Message {
+            trace_id: Some("t".to_owned()),
+            secret: None,
+            deliver_at: at("2026-01-02T04:04:05.678Z"),
+            retry_of: Some("r".to_owned()),
+            queued_at: Some(at("2026-01-02T03:04:05.9Z")),
+            processing_started_at: Some(at("2026-01-02T03:04:06Z")),
+            processing_completed_at: Some(at("2026-01-02T03:04:07Z")),
+            cancel_key: Some("k".to_owned()),
+            put_off_by: Some("nights".to_owned()),
+            lease: Some(Lease { owner: "me".to_owned(), until: at("2026-01-02T03:05:05.678Z") }),
+            ..message
+        }
+    }
+
+    #[test]
+    fn a_packed_message_is_the_same_item() {
+        let table = table("dev");
+        let fresh = Message { secret: None, ..message() };
+        for message in [fresh.clone(), full_message()] {
+            let (packed, item) = (message.packed(&table).unwrap(), message.to_item().unwrap());
+            assert_eq!((packed.item().unwrap(), packed.size()), (item.clone(), table.checked_size(&item).unwrap()));
+            assert_eq!(packed.str("message_id"), Some(message.message_id.as_str()));
+        }
+        assert!(message().packed(&table).is_none(), "its secret is for the vault to see");
+        let sealed = Message { lost_secret: Some(vec![1]), ..fresh.clone() };
+        assert!(sealed.packed(&table).is_none());
+        let keyless = Message { message_type: String::new(), ..fresh };
+        assert!(keyless.packed(&table).is_none(), "the table does not take it");
     }
 
     #[test]

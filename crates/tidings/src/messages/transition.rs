@@ -44,46 +44,43 @@ pub struct Stored {
     aside: usize,
 }
 
-/// A message that is about to be stored, and the item that it will be.
+/// A message that is about to be stored, and what stores it.
 #[derive(Debug, Clone)]
 pub struct Made {
     pub message: Message,
     /// What a change can touch.
     moving: Item,
-    item: Item,
-    /// Bytes that `item` takes.
+    insertion: Write,
+    /// Bytes that its item takes.
     bytes: usize,
 }
 
 impl Made {
     /// # Errors
     ///
-    /// If the message holds what an item cannot.
-    pub fn new(message: Message) -> Result<Self, Error> {
-        Self::sized(message, |item| Ok(item.size()))
-    }
-
-    /// The same for a message that fits into its table.
-    ///
-    /// # Errors
-    ///
     /// If the message holds what an item cannot, or the table does not take it.
-    pub fn checked(message: Message, table: &Table) -> Result<Self, Error> {
-        Self::sized(message, |item| table.checked_size(item))
-    }
-
-    fn sized(message: Message, size: impl FnOnce(&Item) -> Result<usize, Error>) -> Result<Self, Error> {
+    pub fn new(message: Message, table: &Table) -> Result<Self, Error> {
         let moving = message.moving()?;
-        let item = message.with_fixed(moving.0.iter().map(|(name, value)| (name.clone(), value.clone())))?;
-        let bytes = size(&item)?;
-        Ok(Self { message, moving, item, bytes })
+        let (insertion, bytes) = match message.packed(table) {
+            Some(packed) => {
+                let bytes = packed.size();
+                (Write::insert_packed(packed), bytes)
+            }
+            // Whatever is unusual, or wrong, is said of an item.
+            None => {
+                let item = message.to_item()?;
+                let bytes = table.checked_size(&item)?;
+                (Write::insert(table, item), bytes)
+            }
+        };
+        Ok(Self { message, moving, insertion, bytes })
     }
 
     /// What stores the message, and the message as it is once that is done. What never changes is in there only once:
     /// many of them may wait in memory.
     #[must_use]
-    pub fn into_parts(self, table: &Table) -> (Entry, Box<Stored>) {
-        let entry = Entry::insert(table, self.item, self.bytes, Tally::created(&self.message));
+    pub fn into_parts(self) -> (Entry, Box<Stored>) {
+        let entry = Entry::one(self.insertion, self.bytes, Tally::created(&self.message));
         (entry, as_stored(self.message, self.moving, self.bytes))
     }
 }
@@ -122,7 +119,8 @@ impl Stored {
     ///
     /// If it holds what an item cannot; it was not stored then.
     pub fn just_made(message: Message) -> Result<Box<Self>, Error> {
-        Made::new(message).map(|made| as_stored(made.message, made.moving, made.bytes))
+        let (moving, bytes) = (message.moving()?, message.to_item()?.size());
+        Ok(as_stored(message, moving, bytes))
     }
 
     /// Its attributes as they were read.

@@ -383,6 +383,7 @@ fn link_of(link: &Template, kind: Kind, about: &About, event: &Occurrence<'_>) -
 pub fn bytes(write: &Write) -> usize {
     match write {
         Write::Put { item, .. } => Item::size(item),
+        Write::Packed { item, .. } => item.size(),
         _ => 64,
     }
 }

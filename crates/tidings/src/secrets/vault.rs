@@ -125,6 +125,7 @@ impl Vault {
         writes.iter().any(|write| {
             self.place(write.table()).is_some_and(|place| match write {
                 Write::Put { item, .. } if place.kind == Kind::Text => item.get(place.attribute).is_some(),
+                Write::Packed { item, .. } if place.kind == Kind::Text => item.get(place.attribute).is_some(),
                 Write::Update { changes, .. } if place.kind == Kind::Text => {
                     changes.iter().any(|change| matches!(change, Change::Set(name, _) if **name == *place.attribute))
                 }
@@ -155,6 +156,12 @@ impl Vault {
     }
 
     fn seal(&self, place: &Place, write: &mut Write) {
+        if let Write::Packed { item, condition } = write
+            && item.get(place.attribute).is_some()
+            && let Ok(unpacked) = item.item()
+        {
+            *write = Write::put(item.table(), unpacked).when(condition.clone());
+        }
         match write {
             Write::Put { table, item, .. } => {
                 // Most have no secret, and nothing more is asked of them.
@@ -177,7 +184,7 @@ impl Vault {
                     }
                 }
             }
-            Write::Delete { .. } | Write::Check { .. } => {}
+            Write::Packed { .. } | Write::Delete { .. } | Write::Check { .. } => {}
         }
     }
 

@@ -2,6 +2,7 @@
 //! a stop in order, a backup of the same, and the token that opens it. `golden/format-2` is the same directory as the last
 //! program of format 2 left it: it opened it, took five events more, and was killed. `golden/format-3` is the same from the
 //! beginning by the last program of format 3, with events apart from other items: stopped, started, and killed after five more.
+//! So is `golden/format-4` by the last program of format 4, with events of a batch in sheaves.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -81,7 +82,7 @@ async fn holds_everything(server: &TestServer) {
 
 async fn goes_on(server: TestServer) {
     holds_everything(&server).await;
-    assert_eq!(std::fs::read_to_string(server.data_dir().join("FORMAT")).unwrap(), "4\n");
+    assert_eq!(std::fs::read_to_string(server.data_dir().join("FORMAT")).unwrap(), "5\n");
     let client = server.client();
     // It is a duplicate, and what is new is stored beside it, found by the old rule, and there after a restart.
     let again = json!({ "eventId": "old-1", "eventType": "old.kind", "source": "format-1" });
@@ -123,6 +124,13 @@ async fn a_data_directory_of_format_2_is_opened_and_goes_on() {
 async fn a_data_directory_of_format_3_is_opened_and_goes_on() {
     let server = over_with("format-3/token", |data| unpacked(3, data)).await;
     assert_eq!(sorted(&server.client(), "type=three").await, expected("three", 5), "what was in the log");
+    goes_on(server).await;
+}
+
+#[tokio::test]
+async fn a_data_directory_of_format_4_is_opened_and_goes_on() {
+    let server = over_with("format-4/token", |data| unpacked(4, data)).await;
+    assert_eq!(sorted(&server.client(), "type=four").await, expected("four", 5), "what was in the log");
     goes_on(server).await;
 }
 
