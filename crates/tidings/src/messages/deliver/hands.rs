@@ -1,6 +1,8 @@
-//! Tasks that stay, each of which does one piece of work after the other: the attempts of a channel. An attempt takes some
-//! thousand bytes of its task's memory, and to make and drop a task for each would cost as much as a good part of what it
-//! does.
+//! Hands that stay, each of which does one piece of work after the other: the attempts of a channel. An attempt takes some
+//! thousand bytes of memory, and to make and drop that for each would cost as much as a good part of what it does.
+//!
+//! All hands of a channel are one task. What they do is mostly waiting, and the little beside it is done where what they
+//! need was a moment ago, not on another core each time; those that are called at the same time cost one turn of the task.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -8,18 +10,18 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::FutureExt;
-use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::{Notify, mpsc};
 
-/// Tasks that stay when there is nothing to do for them.
+/// Hands that stay when there is nothing to do for them.
 const KEPT: usize = 128;
 
 /// What is done by hands.
 pub(super) trait Work: Send + Sync + 'static {
     type Piece: Send;
     type Done: Send;
-    /// What a task keeps from one piece to the next.
+    /// What a hand keeps from one piece to the next.
     type Kit: Default + Send;
 
     fn work(&self, kit: &mut Self::Kit, piece: Self::Piece) -> impl Future<Output = Self::Done> + Send;
@@ -31,7 +33,8 @@ pub(super) type Ended<W> = Result<<W as Work>::Done, String>;
 /// All of them end with this.
 pub(super) struct Hands<W: Work> {
     bench: Arc<Bench<W>>,
-    tasks: JoinSet<()>,
+    /// Calls for one more.
+    more: mpsc::UnboundedSender<()>,
     /// Pieces that were begun, and of whose end nobody has taken note.
     under_way: usize,
 }
@@ -40,7 +43,7 @@ pub(super) struct Hands<W: Work> {
 struct Bench<W: Work> {
     what: Arc<W>,
     state: Mutex<State<W>>,
-    /// Rung for one of the tasks when there is something to do.
+    /// Rung for one of the hands when there is something to do.
     begun: Notify,
     /// Rung when something has ended.
     ended: Notify,
@@ -51,16 +54,18 @@ struct State<W: Work> {
     next: VecDeque<W::Piece>,
     /// Nobody has taken note of these.
     ended: Vec<Ended<W>>,
-    tasks: usize,
-    /// Tasks that have something to do, or are about to.
+    hands: usize,
+    /// Hands that have something to do, or are about to.
     busy: usize,
 }
 
 impl<W: Work> Hands<W> {
     pub(super) fn new(what: Arc<W>) -> Self {
-        let state = State { next: VecDeque::new(), ended: Vec::new(), tasks: 0, busy: 0 };
-        let bench = Bench { what, state: Mutex::new(state), begun: Notify::new(), ended: Notify::new() };
-        Self { bench: Arc::new(bench), tasks: JoinSet::new(), under_way: 0 }
+        let state = State { next: VecDeque::new(), ended: Vec::new(), hands: 0, busy: 0 };
+        let bench = Arc::new(Bench { what, state: Mutex::new(state), begun: Notify::new(), ended: Notify::new() });
+        let (more, called) = mpsc::unbounded_channel();
+        drop(tokio::spawn(all_work(Arc::clone(&bench), called)));
+        Self { bench, more, under_way: 0 }
     }
 
     /// How much is under way.
@@ -78,13 +83,12 @@ impl<W: Work> Hands<W> {
         let mut state = self.bench.state();
         state.next.push_back(piece);
         state.busy += 1;
-        let all_are_busy = state.busy > state.tasks;
-        state.tasks += usize::from(all_are_busy);
+        let all_are_busy = state.busy > state.hands;
+        state.hands += usize::from(all_are_busy);
         drop(state);
         if all_are_busy {
-            // Those that were not needed any more have gone.
-            while self.tasks.try_join_next().is_some() {}
-            self.tasks.spawn(work(Arc::clone(&self.bench)));
+            // Who is called is there for as long as the runtime is.
+            let _ = self.more.send(());
         } else {
             // Whoever worked last has everything at hand.
             self.bench.begun.notify_last();
@@ -120,12 +124,27 @@ impl<W: Work> Bench<W> {
                 if let Some(piece) = state.next.pop_front() {
                     return Some(piece);
                 }
-                if state.tasks > KEPT.max(state.busy) {
-                    state.tasks -= 1;
+                if state.hands > KEPT.max(state.busy) {
+                    state.hands -= 1;
                     return None;
                 }
             }
             begun.await;
+        }
+    }
+}
+
+/// The task of all hands, for as long as more may be called.
+async fn all_work<W: Work>(bench: Arc<Bench<W>>, mut called: mpsc::UnboundedReceiver<()>) {
+    let mut hands = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            more = called.recv() => match more {
+                Some(()) => hands.push(work(Arc::clone(&bench))),
+                None => return,
+            },
+            // One that was not needed any more has gone.
+            Some(()) = hands.next() => {}
         }
     }
 }
@@ -190,7 +209,7 @@ mod tests {
             assert!(done.into_iter().eq(100..100 + many), "round {round}");
         }
         let state = hands.bench.state();
-        assert!(state.busy == 0 && state.tasks >= KEPT && state.tasks <= KEPT * 3);
+        assert!(state.busy == 0 && state.hands >= KEPT && state.hands <= KEPT * 3);
     }
 
     #[tokio::test]
@@ -205,7 +224,7 @@ mod tests {
             hands.bench.what.0.add_permits(many);
             assert_eq!(all_ended(&mut hands).await.len(), many);
         }
-        while hands.bench.state().tasks > KEPT {
+        while hands.bench.state().hands > KEPT {
             tokio::task::yield_now().await;
         }
     }
@@ -219,6 +238,36 @@ mod tests {
         assert!(ended.contains(&Err("an unlucky one".to_owned())));
         hands.begin(15);
         assert_eq!(all_ended(&mut hands).await, [Ok(15)]);
-        assert_eq!(hands.bench.state().tasks, 3);
+        assert_eq!(hands.bench.state().hands, 3);
+    }
+
+    /// Work of which one piece always has something to do at once.
+    struct Restless;
+
+    impl Work for Restless {
+        type Piece = usize;
+        type Done = usize;
+        type Kit = ();
+
+        async fn work(&self, (): &mut (), piece: usize) -> usize {
+            loop {
+                tokio::task::consume_budget().await;
+                if piece > 0 {
+                    return piece;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn who_never_has_to_wait_holds_up_nobody() {
+        let mut hands = Hands::new(Arc::new(Restless));
+        (0..KEPT * 2).for_each(|piece| hands.begin(piece));
+        let mut done = Vec::new();
+        while hands.len() > 1 {
+            done.extend(hands.ended().await.into_iter().map(Result::unwrap));
+        }
+        done.sort_unstable();
+        assert!(done.into_iter().eq(1..KEPT * 2));
     }
 }
