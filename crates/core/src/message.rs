@@ -352,12 +352,12 @@ fn shorten(error: &str) -> String {
 
 /// Instants as text of fixed width.
 mod iso {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-    use crate::time::{Timestamp, iso_micros};
+    use crate::time::{IsoMicros, Timestamp};
 
     pub fn serialize<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&iso_micros(*at))
+        IsoMicros(*at).serialize(serializer)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
@@ -367,11 +367,11 @@ mod iso {
     pub mod option {
         use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-        use crate::time::{Timestamp, iso_micros};
+        use crate::time::{IsoMicros, Timestamp};
 
         pub fn serialize<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
             match at {
-                Some(at) => serializer.serialize_some(&iso_micros(*at)),
+                Some(at) => serializer.serialize_some(&IsoMicros(*at)),
                 None => serializer.serialize_none(),
             }
         }

@@ -108,6 +108,21 @@ pub fn iso_micros(at: Timestamp) -> String {
     text
 }
 
+/// What [`iso_micros`] gives, where it is written and not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IsoMicros(pub Timestamp);
+
+impl serde::Serialize for IsoMicros {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(at) = *self;
+        let text = u64::try_from(at.as_microsecond()).ok().filter(|_| at >= Timestamp::UNIX_EPOCH).map(since_1970);
+        match text.as_ref().map(|text| std::str::from_utf8(text)) {
+            Some(Ok(text)) => serializer.serialize_str(text),
+            _ => serializer.serialize_str(&iso_micros(at)),
+        }
+    }
+}
+
 /// Characters of [`iso_micros`].
 pub const ISO_MICROS: usize = 27;
 
@@ -165,6 +180,7 @@ mod tests {
             [at, Timestamp::UNIX_EPOCH, Timestamp::MIN, Timestamp::MAX, "1969-12-31T23:59:59.9999Z".parse().unwrap()]
         {
             assert_eq!(serde_json::to_value(IsoMillis(at)).unwrap(), iso_millis(at));
+            assert_eq!(serde_json::to_value(IsoMicros(at)).unwrap(), iso_micros(at));
         }
     }
 
