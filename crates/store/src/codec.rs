@@ -4,6 +4,7 @@ mod encoded;
 mod patch;
 
 use std::cell::RefCell;
+use std::cmp::Ordering;
 
 use rustc_hash::FxHashSet;
 
@@ -53,12 +54,24 @@ pub(crate) fn set_count(bytes: &mut [u8], count: u8) -> Option<()> {
 
 /// An attribute of an item as text, if it is a string, where it stands.
 pub(crate) fn text_in<'a>(bytes: &'a [u8], name: &str) -> Option<&'a str> {
+    let mut reader = value_in(bytes, name)?;
+    if reader.byte()? == TAG_STRING { std::str::from_utf8(reader.bytes()?).ok() } else { None }
+}
+
+/// Whether an item has an attribute of that name.
+pub(crate) fn has(bytes: &[u8], name: &str) -> bool {
+    value_in(bytes, name).is_some()
+}
+
+/// What stands behind the name of an attribute. Names are in order, so that none is looked for behind its place.
+fn value_in<'a>(bytes: &'a [u8], name: &str) -> Option<Reader<'a>> {
     let mut reader = Reader { rest: bytes.strip_prefix(&[VERSION])? };
     for _ in 0..reader.len()? {
-        if reader.bytes()? == name.as_bytes() {
-            return if reader.byte()? == TAG_STRING { std::str::from_utf8(reader.bytes()?).ok() } else { None };
+        match reader.bytes()?.cmp(name.as_bytes()) {
+            Ordering::Less => reader.skip(0)?,
+            Ordering::Equal => return Some(reader),
+            Ordering::Greater => return None,
         }
-        reader.skip(0)?;
     }
     None
 }

@@ -65,6 +65,12 @@ impl Packed {
         Encoded::read(&self.bytes).ok()?.get(name)
     }
 
+    /// Whether it has an attribute of that name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        codec::has(&self.bytes, name)
+    }
+
     /// One of its attributes as text, if it is a string.
     #[must_use]
     pub fn str(&self, name: &str) -> Option<&str> {
@@ -165,7 +171,11 @@ mod tests {
         let size = item.as_ref().ok().and_then(|item| table().checked_size(item).ok());
         let packed = packed(&all);
         if let Some(packed) = &packed {
-            assert_eq!((Some(packed.size()), packed.item().unwrap()), (size, item.unwrap()), "{name}");
+            let item = item.unwrap();
+            for name in [name, "pk", "", "a", "z"] {
+                assert_eq!(packed.has(name), item.get(name).is_some(), "{name}");
+            }
+            assert_eq!((Some(packed.size()), packed.item().unwrap()), (size, item), "{name}");
         }
         packed.is_some()
     }

@@ -1,7 +1,6 @@
 //! The connections beneath: kept open for each host, to addresses that the guard let pass, with the certificates that the
 //! operating system trusts.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,6 +14,7 @@ use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
+use rustc_hash::FxHashMap;
 use rustls::ClientConfig;
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::time::{Instant, timeout_at};
@@ -52,7 +52,7 @@ struct Free {
 
 #[derive(Default)]
 struct Lines {
-    by_origin: HashMap<String, Vec<(Box<Line>, Instant)>>,
+    by_origin: FxHashMap<String, Vec<(Box<Line>, Instant)>>,
     /// Whether somebody looks for those that were not used for long.
     is_watched: bool,
 }

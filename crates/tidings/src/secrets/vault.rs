@@ -125,7 +125,7 @@ impl Vault {
         writes.iter().any(|write| {
             self.place(write.table()).is_some_and(|place| match write {
                 Write::Put { item, .. } if place.kind == Kind::Text => item.get(place.attribute).is_some(),
-                Write::Packed { item, .. } if place.kind == Kind::Text => item.get(place.attribute).is_some(),
+                Write::Packed { item, .. } if place.kind == Kind::Text => item.has(place.attribute),
                 Write::Update { changes, .. } if place.kind == Kind::Text => {
                     changes.iter().any(|change| matches!(change, Change::Set(name, _) if **name == *place.attribute))
                 }
