@@ -21,6 +21,7 @@ mod shorter;
 mod signal;
 pub mod transition;
 pub mod types;
+mod was;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -255,9 +256,9 @@ impl Messages {
     /// The same for one, which is in line at once.
     pub fn create_one<T>(&self, made: Made, show: impl Fn(&Message) -> T) -> impl Future<Output = Result<T, Error>> {
         let seen = self.holds.changes();
-        let (entry, made) = made.into_parts();
-        let entered = self.ledger.line_up(entry);
+        let lined_up = made.into_parts().map(|(entry, made)| (self.ledger.line_up(entry), made));
         async move {
+            let (entered, made) = lined_up?;
             let outcome = match entered.await {
                 Ok(()) => Ok(()),
                 Err(Left::Refused(error)) => Err(error),

@@ -31,8 +31,7 @@ const FORMS: [fn(&mut Message); 4] = [quote_less, keep_few_attempts, leave_out_w
 /// If it has not ended and does not fit: nothing more can be tried with it.
 pub fn moving(message: &mut Message, item: &Item, aside: usize) -> Result<Item, Error> {
     let mut new = message.moving()?;
-    // Most are small, and fit even if nothing took the place of something else.
-    if item.size() + new.size() + aside + SECRET_BYTES <= limits::ITEM_BYTES {
+    if surely_fits(&new, item.size() + aside) {
         return Ok(new);
     }
     let mut bytes = bytes_with(item, &new) + aside;
@@ -60,6 +59,12 @@ pub fn moving(message: &mut Message, item: &Item, aside: usize) -> Result<Item, 
     } else {
         Err(Error::Invalid(format!("a message has {bytes} bytes")))
     }
+}
+
+/// Whether there is room for new attributes beside what is stored, even if they took the place of none of it. For most there
+/// is.
+pub fn surely_fits(new: &Item, stored: usize) -> bool {
+    stored + new.size() + SECRET_BYTES <= limits::ITEM_BYTES
 }
 
 fn bytes_with(item: &Item, new: &Item) -> usize {

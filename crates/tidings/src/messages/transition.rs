@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tidings_core::message::{Action, Conflict, Input, Status};
 use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
-use tidings_store::{Change, Condition, Error, Item, Table, Write};
+use tidings_store::{Change, Condition, Error, Item, Table, Value, Write};
 
 use super::counters::Tally;
 use super::ledger::Entry;
 use super::record::{Message, kept_from, key, to_millis};
+use super::was::Was;
 use super::{Follower, dead, shorter};
 use crate::bus::push;
 
@@ -38,18 +39,24 @@ const ENDED_SECONDS: i64 = 3600;
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub message: Message,
-    /// Its attributes as they were read; of one that was just made only those that a change can touch.
-    item: Item,
-    /// Bytes of the attributes that are not in `item`.
+    known: Known,
+    /// Bytes of the attributes that are not at hand in `known`.
     aside: usize,
+}
+
+/// What is stored of a message.
+#[derive(Debug, Clone)]
+enum Known {
+    /// Its attributes as they were read; of one that was just made only those that a change can touch.
+    Read(Item),
+    /// It was just made.
+    Made(Was),
 }
 
 /// A message that is about to be stored, and what stores it.
 #[derive(Debug, Clone)]
 pub struct Made {
     pub message: Message,
-    /// What a change can touch.
-    moving: Item,
     insertion: Write,
     /// Bytes that its item takes.
     bytes: usize,
@@ -60,7 +67,6 @@ impl Made {
     ///
     /// If the message holds what an item cannot, or the table does not take it.
     pub fn new(message: Message, table: &Table) -> Result<Self, Error> {
-        let moving = message.moving()?;
         let (insertion, bytes) = match message.packed(table) {
             Some(packed) => {
                 let bytes = packed.size();
@@ -73,15 +79,18 @@ impl Made {
                 (Write::insert(table, item), bytes)
             }
         };
-        Ok(Self { message, moving, insertion, bytes })
+        Ok(Self { message, insertion, bytes })
     }
 
-    /// What stores the message, and the message as it is once that is done. What never changes is in there only once:
-    /// many of them may wait in memory.
-    #[must_use]
-    pub fn into_parts(self) -> (Entry, Box<Stored>) {
+    /// What stores the message, and the message as it is once that is done. What is stored is in there only once: many of
+    /// them may wait in memory.
+    ///
+    /// # Errors
+    ///
+    /// If it holds what an item cannot; it cannot be stored then.
+    pub fn into_parts(self) -> Result<(Entry, Box<Stored>), Error> {
         let entry = Entry::one(self.insertion, self.bytes, Tally::created(&self.message));
-        (entry, as_stored(self.message, self.moving, self.bytes))
+        Ok((entry, as_stored(self.message, self.bytes)?))
     }
 }
 
@@ -110,7 +119,7 @@ impl Stored {
     ///
     /// If the item is no message.
     pub fn read(item: Item) -> Result<Self, Error> {
-        Ok(Self { message: Message::from_item(&item)?, item, aside: 0 })
+        Ok(Self { message: Message::from_item(&item)?, known: Known::Read(item), aside: 0 })
     }
 
     /// A message that was just stored.
@@ -119,26 +128,28 @@ impl Stored {
     ///
     /// If it holds what an item cannot; it was not stored then.
     pub fn just_made(message: Message) -> Result<Box<Self>, Error> {
-        let (moving, bytes) = (message.moving()?, message.to_item()?.size());
-        Ok(as_stored(message, moving, bytes))
-    }
-
-    /// Its attributes as they were read.
-    #[must_use]
-    pub const fn item(&self) -> &Item {
-        &self.item
+        let bytes = message.to_item()?.size();
+        as_stored(message, bytes)
     }
 
     /// Whether an item that was read now is the one that this was made from.
     #[must_use]
     pub fn is_still(&self, item: &Item) -> bool {
-        ["status", "revision"].iter().all(|name| item.get(name) == self.item.get(name))
+        match &self.known {
+            Known::Read(known) => ["status", "revision"].iter().all(|name| item.get(name) == known.get(name)),
+            Known::Made(was) => {
+                item.str("status") == Some(was.status.as_str()) && item.int("revision") == Some(was.revision)
+            }
+        }
     }
 
     /// Bytes it takes.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.item.size() + self.aside
+        match &self.known {
+            Known::Read(item) => item.size() + self.aside,
+            Known::Made(_) => self.aside,
+        }
     }
 
     /// What the message becomes by one input after the other, each at its time: all that happened since it was read is
@@ -228,15 +239,28 @@ impl Stored {
 
     /// The update from what was read to what the message is now. What does not fit is left out of it.
     fn update(&mut self, table: &Table) -> Result<Write, Error> {
-        let Self { message: after, item, aside } = self;
-        let unchanged = |name: &'static str| match item.get(name) {
-            Some(value) => Condition::Equals(name.into(), value.clone()),
-            None => Condition::LacksAttribute(name.into()),
+        let Self { message: after, known, aside } = self;
+        let is_final = after.delivery.status.is_final();
+        let item = match known {
+            Known::Read(item) => item,
+            Known::Made(was) => {
+                if is_final
+                    && let new = after.moving()?
+                    && shorter::surely_fits(&new, *aside)
+                {
+                    let unchanged = as_it_was(Some(was.status.as_str().into()), Some(was.revision.into()));
+                    let changes = was.ended(after, new);
+                    return Ok(Write::update(table, key(&after.message_id), changes).when(unchanged));
+                }
+                let item = was.item(after);
+                *aside = aside.saturating_sub(item.size());
+                *known = Known::Read(item);
+                return self.update(table);
+            }
         };
-        let condition = Condition::All(vec![Condition::Exists, unchanged("status"), unchanged("revision")]);
+        let condition = as_it_was(item.get("status").cloned(), item.get("revision").cloned());
         let new = shorter::moving(after, item, *aside)?;
         debug_assert!(new.get("status").is_some(), "a message has a status");
-        let is_final = after.delivery.status.is_final();
         let mut changes = Vec::with_capacity(new.0.len() + 2);
         let passing = item.0.keys().filter_map(|name| PASSING.into_iter().find(|passing| passing == name));
         let gone = passing.filter(|name| new.get(name).is_none());
@@ -261,10 +285,26 @@ impl Stored {
     }
 }
 
+/// That nobody has changed a message since.
+fn as_it_was(status: Option<Value>, revision: Option<Value>) -> Condition {
+    let unchanged = |name: &'static str, value: Option<Value>| match value {
+        Some(value) => Condition::Equals(name.into(), value),
+        None => Condition::LacksAttribute(name.into()),
+    };
+    Condition::All(vec![Condition::Exists, unchanged("status", status), unchanged("revision", revision)])
+}
+
 /// A message that takes so many bytes as it is once it is stored.
-fn as_stored(message: Message, moving: Item, bytes: usize) -> Box<Stored> {
-    let aside = bytes - moving.size();
-    Box::new(Stored { message, item: moving, aside })
+fn as_stored(message: Message, bytes: usize) -> Result<Box<Stored>, Error> {
+    let (known, aside) = match Was::of(&message) {
+        Some(was) => (Known::Made(was), bytes),
+        None => {
+            let moving = message.moving()?;
+            let aside = bytes.saturating_sub(moving.size());
+            (Known::Read(moving), aside)
+        }
+    };
+    Ok(Box::new(Stored { message, known, aside }))
 }
 
 /// By what it is counted.

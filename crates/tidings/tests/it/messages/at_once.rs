@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::json;
 use tidings::messages::deliver::Deliverer;
 use tidings_core::message::Status;
+use tidings_store::Key;
 
 use super::{becomes, hello, id_of, make, published, server_with, status_of, store};
 use crate::channels::http_server::{Reply, Server};
@@ -30,7 +31,8 @@ async fn taking_up_and_recording_are_one_change() {
     assert_eq!((done.delivery.status, done.delivery.attempts.len()), (Status::Completed, 1));
     assert!(done.queued_at.is_some() && done.processing_started_at.is_some() && done.lease.is_none());
     assert_eq!(done.due_at(), None);
-    let item = server.services.messages.get(&made.message_id).await.unwrap().unwrap().item().clone();
+    let table = &server.services.messages.table;
+    let item = server.services.store.get(table, &Key::new(made.message_id.as_str())).await.unwrap().unwrap();
     assert!(item.get("due").is_none() && item.get("lease_owner").is_none(), "it waits for nothing");
     let metrics = server.client().get("/api/metrics").await.expect(200).json();
     let count = |state: &str| metrics["counts"][state].as_i64().unwrap();

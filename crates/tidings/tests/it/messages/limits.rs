@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tidings::config::Config;
 use tidings::messages::{Message, dead, payload};
-use tidings_store::Write;
+use tidings_store::{Key, Write};
 
 use super::{answering, deliver, id_of, look, make, message, published, quiet, seconds, server_with, store};
 use crate::channels::http_server::{Reply, Server};
@@ -254,7 +254,7 @@ async fn cancelling_by_key_reaches_all_of_them() {
     waiting.extend(make_many(&client, 230, "order", at).await);
     // An earlier version left those that had ended where those are that wait.
     let messages = &server.services.messages;
-    let mut item = messages.get(&sent[0]).await.unwrap().unwrap().item().clone();
+    let mut item = server.services.store.get(&messages.table, &Key::new(sent[0].as_str())).await.unwrap().unwrap();
     item.0.insert("cancel_key", "order");
     server.services.store.transact(vec![Write::put(&messages.table, item)]).await.unwrap();
     let cancel = || async { client.post("/api/messages/cancel", &json!({ "key": "order" })).await.expect(200).json() };
