@@ -14,6 +14,7 @@ pub mod stream;
 pub mod ticket;
 pub mod webhook;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tidings_core::message::Verdict;
@@ -110,7 +111,16 @@ pub(crate) fn is_page(url: &str) -> bool {
 /// The text on one line, at most so many characters long. What ends a line anywhere becomes a space: a line feed in a
 /// mail's subject would begin a new header.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
+    on_one_line(text, most).into_owned()
+}
+
+/// The same; most texts are on one line as they are.
+pub(crate) fn on_one_line(text: &str, most: usize) -> Cow<'_, str> {
     let text = text.trim();
+    let is_plain = text.len() <= most && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) && !text.contains("  ");
+    if is_plain {
+        return Cow::Borrowed(text);
+    }
     let mut line = String::with_capacity(text.len());
     let mut space = false;
     for c in text.chars() {
@@ -123,10 +133,10 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
         }
         line.push(c);
     }
-    match line.char_indices().nth(most) {
+    Cow::Owned(match line.char_indices().nth(most) {
         Some((cut, _)) => format!("{}…", line.get(..cut).unwrap_or_default()),
         None => line,
-    }
+    })
 }
 
 /// The longest beginning of at most so many bytes that ends between characters.

@@ -1,5 +1,6 @@
 //! What is to be sent, the same for every channel.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -8,24 +9,25 @@ use serde_json::Value;
 use tidings_core::time::Timestamp;
 use uuid::Uuid;
 
-/// A message as the channels see it. All of it stays the same from attempt to attempt.
+/// A message as the channels see it. All of it stays the same from attempt to attempt; what the message says as it is, it
+/// says itself.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Notice {
+pub struct Notice<'a> {
     /// Stable, so that the other side can recognise a second copy.
     pub message_id: Uuid,
-    pub correlation_id: String,
+    pub correlation_id: Cow<'a, str>,
     /// The W3C trace it belongs to, if that is not the correlation id's.
-    pub trace_id: Option<String>,
-    pub message_type: String,
+    pub trace_id: Option<Cow<'a, str>>,
+    pub message_type: Cow<'a, str>,
     pub created_at: Timestamp,
-    pub title: String,
-    pub text: String,
+    pub title: Cow<'a, str>,
+    pub text: Cow<'a, str>,
     /// For e-mail; absent: made from the text.
-    pub html: Option<String>,
+    pub html: Option<Cow<'a, str>>,
     pub priority: Priority,
-    pub tags: Vec<String>,
+    pub tags: Vec<Cow<'a, str>>,
     /// Where a click on the notice leads.
-    pub click_url: Option<String>,
+    pub click_url: Option<Cow<'a, str>>,
     /// The notice in our dashboard.
     pub link: Option<String>,
     /// What a webhook posts beside the text.

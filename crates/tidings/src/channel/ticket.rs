@@ -18,7 +18,7 @@ impl Sender {
     }
 
     /// Puts the notice on record, once for each message however often it is sent.
-    pub async fn send(&self, notice: &Notice, message: &Message) -> Outcome {
+    pub async fn send(&self, notice: &Notice<'_>, message: &Message) -> Outcome {
         let text = |name: &str| message.target.get(name).and_then(Value::as_str);
         // A rule that answers tickets with tickets would never end.
         let cause = message.payload.get("event_type").and_then(Value::as_str).unwrap_or_default();

@@ -1,10 +1,12 @@
 //! From a stored message to what the channels see. All of it stays the same from attempt to attempt.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::record::Message;
-use crate::channel::{Notice, Priority, one_line};
+use crate::channel::{Notice, Priority, on_one_line};
 
 /// Of one tag (S002-63).
 const TAG_CHARS: usize = 64;
@@ -15,25 +17,25 @@ const SHOWN_ELSEWHERE: [&str; 6] = ["title", "html", "priority", "tags", "click_
 impl Message {
     /// What is to be sent. `public_url` is where people reach us.
     #[must_use]
-    pub fn notice(&self, public_url: &str) -> Notice {
+    pub fn notice(&self, public_url: &str) -> Notice<'_> {
         let text = |name: &str| self.payload.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
         let tags = self.payload.get("tags").and_then(Value::as_array).into_iter().flatten();
         Notice {
             message_id: self.notice_id(),
-            correlation_id: self.correlation_id.clone(),
-            trace_id: self.trace_id.clone(),
-            message_type: self.message_type.clone(),
+            correlation_id: Cow::Borrowed(&self.correlation_id),
+            trace_id: self.trace_id.as_deref().map(Cow::Borrowed),
+            message_type: Cow::Borrowed(&self.message_type),
             created_at: self.created_date,
-            title: text("title").map_or_else(|| spoken(&self.message_type), ToOwned::to_owned),
-            text: text("text").or_else(|| text("message")).map_or_else(|| self.plain_payload(), ToOwned::to_owned),
-            html: text("html").map(ToOwned::to_owned),
+            title: text("title").map_or_else(|| spoken(&self.message_type).into(), Cow::Borrowed),
+            text: text("text").or_else(|| text("message")).map_or_else(|| self.plain_payload().into(), Cow::Borrowed),
+            html: text("html").map(Cow::Borrowed),
             priority: self.priority(),
             tags: tags
                 .filter_map(Value::as_str)
-                .map(|tag| one_line(tag, TAG_CHARS))
+                .map(|tag| on_one_line(tag, TAG_CHARS))
                 .filter(|tag| !tag.is_empty())
                 .collect(),
-            click_url: text("click_url").map(ToOwned::to_owned),
+            click_url: text("click_url").map(Cow::Borrowed),
             link: Some([public_url.trim_end_matches('/'), "/ui/messages/", &self.message_id].concat()),
             // Nobody else posts it as it is.
             payload: if self.channel == "webhook" { Value::Object(self.payload.clone()) } else { Value::Null },

@@ -15,7 +15,7 @@ const MAX_SUBJECT_CHARS: usize = 250;
 /// Bytes of one encoded word: with its marks and the header's name it fills a line of 76 characters.
 const WORD_BYTES: usize = 39;
 
-pub(super) fn compose(notice: &Notice, from: &Mailbox, to: &Mailbox, now: Timestamp) -> Result<Vec<u8>, String> {
+pub(super) fn compose(notice: &Notice<'_>, from: &Mailbox, to: &Mailbox, now: Timestamp) -> Result<Vec<u8>, String> {
     let text = lines(&plain(notice));
     let html = lines(&notice.html.as_ref().map_or_else(|| html(notice), |own| with_links(own, notice)));
     let parts = MultiPart::alternative()
@@ -50,7 +50,7 @@ pub(super) fn compose(notice: &Notice, from: &Mailbox, to: &Mailbox, now: Timest
     Ok(message.formatted())
 }
 
-fn subject(notice: &Notice) -> HeaderValue {
+fn subject(notice: &Notice<'_>) -> HeaderValue {
     let title = if notice.title.trim().is_empty() { &notice.text } else { &notice.title };
     let text = one_line(title, MAX_SUBJECT_CHARS);
     let name = HeaderName::new_from_ascii_str("Subject");
@@ -77,8 +77,8 @@ fn safe(mailbox: &Mailbox) -> Mailbox {
     Mailbox::new(mailbox.name.as_deref().map(|name| one_line(name, 100)), mailbox.email.clone())
 }
 
-fn plain(notice: &Notice) -> String {
-    let mut text = notice.text.clone();
+fn plain(notice: &Notice<'_>) -> String {
+    let mut text = notice.text.clone().into_owned();
     for link in links(notice) {
         if !text.contains(link) {
             let _ = write!(text, "\n\n{link}");
@@ -87,7 +87,7 @@ fn plain(notice: &Notice) -> String {
     text
 }
 
-fn html(notice: &Notice) -> String {
+fn html(notice: &Notice<'_>) -> String {
     let mut html = String::from("<!doctype html><html><body>");
     if !notice.title.trim().is_empty() {
         let _ = write!(html, "<h2>{}</h2>", escape(&notice.title));
@@ -99,7 +99,7 @@ fn html(notice: &Notice) -> String {
 }
 
 /// A part of a page with where it leads below it; a whole page is its author's.
-fn with_links(html: &str, notice: &Notice) -> String {
+fn with_links(html: &str, notice: &Notice<'_>) -> String {
     let mut html = html.to_owned();
     if html.contains("</body>") || html.contains("</html>") {
         return html;
@@ -120,7 +120,7 @@ fn lines(text: &str) -> String {
 }
 
 /// Only what a browser opens as a page.
-fn links(notice: &Notice) -> impl Iterator<Item = &str> {
+fn links<'a>(notice: &'a Notice<'_>) -> impl Iterator<Item = &'a str> {
     let links = [notice.click_url.as_deref(), notice.link.as_deref()].into_iter().flatten();
     links.filter(|link| is_page(link))
 }
@@ -142,7 +142,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// The same on every attempt, and in neither part: one that the text holds would let it end its part and begin another.
-fn boundary(notice: &Notice, parts: &[&str]) -> String {
+fn boundary(notice: &Notice<'_>, parts: &[&str]) -> String {
     let candidates = (0_u64..).map(|n| format!("tidings-{}-{n}", notice.message_id.simple()));
     let free = |candidate: &String| parts.iter().all(|part| !part.contains(candidate.as_str()));
     candidates.into_iter().find(free).expect("a finite text holds finitely many boundaries")

@@ -9,6 +9,7 @@ pub mod ses;
 mod smtp;
 mod wire;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -88,7 +89,7 @@ impl Sender {
     }
 
     /// Sends one copy to each, in their order. Hand in only those who have not got it yet.
-    pub async fn send(&self, notice: &Notice, recipients: &[String], now: Timestamp) -> Report {
+    pub async fn send(&self, notice: &Notice<'_>, recipients: &[String], now: Timestamp) -> Report {
         let mut report = Report::default();
         self.send_within(self.timeout, notice, recipients, now, &mut report).await;
         report
@@ -99,7 +100,7 @@ impl Sender {
     pub async fn send_within(
         &self,
         timeout: Duration,
-        notice: &Notice,
+        notice: &Notice<'_>,
         recipients: &[String],
         now: Timestamp,
         report: &mut Report,
@@ -143,12 +144,12 @@ struct Copy {
 }
 
 impl Copy {
-    fn new(notice: &Notice, from: &Mailbox, to: Mailbox, now: Timestamp) -> Result<Self, String> {
+    fn new(notice: &Notice<'_>, from: &Mailbox, to: Mailbox, now: Timestamp) -> Result<Self, String> {
         let bytes = compose::compose(notice, from, &to, now)?;
         Ok(Self {
             message_id: notice.message_id,
-            correlation_id: notice.correlation_id.clone(),
-            trace_id: notice.trace_id.clone(),
+            correlation_id: notice.correlation_id.clone().into_owned(),
+            trace_id: notice.trace_id.clone().map(Cow::into_owned),
             from: from.clone(),
             to,
             bytes,

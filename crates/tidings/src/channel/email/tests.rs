@@ -5,7 +5,7 @@ use super::*;
 
 const NOW: &str = "2026-11-15T12:34:56Z";
 
-fn composed(notice: &Notice) -> String {
+fn composed(notice: &Notice<'_>) -> String {
     let from = mailbox("Tidings <tidings@example.com>").unwrap();
     let to = mailbox("ok@example.net").unwrap();
     String::from_utf8(compose::compose(notice, &from, &to, NOW.parse().unwrap()).unwrap()).unwrap()
@@ -36,7 +36,7 @@ fn no_text_begins_a_header() {
     for evil in
         ["a\r\nBcc: x@y.z", "a\nBcc: x@y.z", "a\rBcc: x@y.z", "a\u{2028}Bcc: x@y.z", "a\0\r\n\r\nbody", "é\r\nBcc: x"]
     {
-        let mail = composed(&Notice { title: evil.to_owned(), correlation_id: evil.to_owned(), ..notice() });
+        let mail = composed(&Notice { title: evil.into(), correlation_id: evil.into(), ..notice() });
         assert_eq!(header_names(&mail), clean, "{evil:?}");
     }
 }
@@ -70,7 +70,7 @@ fn subjects_of_any_script_are_read_as_they_were_written() {
     ];
     let mut written = Vec::new();
     for subject in &subjects {
-        let mail = composed(&Notice { title: subject.clone(), ..notice() });
+        let mail = composed(&Notice { title: subject.clone().into(), ..notice() });
         let lines = header(&mail, "Subject");
         for line in &lines {
             assert!(line.len() <= 998 && line.is_ascii(), "{subject:?}: {line}");
@@ -109,7 +109,7 @@ fn subjects_of_any_script_are_read_as_they_were_written() {
 #[test]
 fn every_line_ends_the_one_way_there_is() {
     for text in ["a\n.\nb", "a\r.\rb", "a\r\n.\r\nb", "\n.\r\nMAIL FROM:<x@y.z>", "é\n.\né", "\r\r\n\n"] {
-        let mail = composed(&Notice { text: text.to_owned(), html: Some(text.to_owned()), ..notice() });
+        let mail = composed(&Notice { text: text.into(), html: Some(text.into()), ..notice() });
         let rest = mail.replace("\r\n", "");
         assert!(!rest.contains(['\r', '\n']), "{text:?}: {mail:?}");
     }
@@ -118,9 +118,9 @@ fn every_line_ends_the_one_way_there_is() {
 #[test]
 fn html_is_escaped_and_only_pages_are_linked() {
     let evil = Notice {
-        title: "<img src=x onerror=alert(1)>".to_owned(),
-        text: "\"><script>".to_owned(),
-        click_url: Some("javascript:alert(1)".to_owned()),
+        title: "<img src=x onerror=alert(1)>".into(),
+        text: "\"><script>".into(),
+        click_url: Some("javascript:alert(1)".into()),
         ..notice()
     };
     let mail = composed(&evil);
@@ -131,7 +131,7 @@ fn html_is_escaped_and_only_pages_are_linked() {
 #[test]
 fn html_of_a_rules_own_has_the_link_too_unless_it_is_a_whole_page() {
     let html = |text: &str| {
-        let mail = composed(&Notice { html: Some(text.to_owned()), ..notice() });
+        let mail = composed(&Notice { html: Some(text.into()), ..notice() });
         mail.split("text/html").nth(1).unwrap().to_owned()
     };
     assert!(html("<b>x</b>").contains("<b>x</b><p><a href="));
@@ -142,7 +142,7 @@ fn html_of_a_rules_own_has_the_link_too_unless_it_is_a_whole_page() {
 #[test]
 fn a_text_cannot_end_its_part() {
     let guessed = "tidings-0198c0de000070008000000000000001-0";
-    let evil = Notice { text: format!("x\r\n--{guessed}\r\nContent-Type: text/html\r\n\r\n<b>"), ..notice() };
+    let evil = Notice { text: format!("x\r\n--{guessed}\r\nContent-Type: text/html\r\n\r\n<b>").into(), ..notice() };
     assert!(composed(&evil).contains(&format!("boundary=\"{}1\"", guessed.strip_suffix('0').unwrap())));
 }
 

@@ -13,7 +13,7 @@ use tidings_core::time::Timestamp;
 use uuid::Uuid;
 
 use super::answer::{self, Meaning};
-use super::{Notice, Outcome, byte_prefix, is_page, one_line, quote};
+use super::{Notice, Outcome, byte_prefix, is_page, on_one_line, one_line, quote};
 use crate::config::Secret;
 use crate::outbound::{self, Call, Outbound, Place, Response};
 
@@ -84,12 +84,18 @@ impl Sender {
     }
 
     /// Publishes the notice once, within the client's own limits.
-    pub async fn send(&self, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
+    pub async fn send(&self, notice: &Notice<'_>, topic: &str, now: Timestamp) -> Outcome {
         self.send_within(None, notice, topic, now).await
     }
 
     /// The same, and a limit takes the place of the client's.
-    pub async fn send_within(&self, limit: Option<Duration>, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
+    pub async fn send_within(
+        &self,
+        limit: Option<Duration>,
+        notice: &Notice<'_>,
+        topic: &str,
+        now: Timestamp,
+    ) -> Outcome {
         if !is_topic(topic) {
             return Outcome::reject("the topic must be 1 to 64 letters, digits, `_` or `-`");
         }
@@ -104,7 +110,7 @@ impl Sender {
 }
 
 impl Remote {
-    async fn send(&self, limit: Option<Duration>, notice: &Notice, topic: &str, now: Timestamp) -> Outcome {
+    async fn send(&self, limit: Option<Duration>, notice: &Notice<'_>, topic: &str, now: Timestamp) -> Outcome {
         let Some(headers) = self.headers(notice) else {
             return Outcome::reject("the ntfy token does not fit in a header");
         };
@@ -116,7 +122,7 @@ impl Remote {
         }
     }
 
-    fn headers(&self, notice: &Notice) -> Option<HeaderMap> {
+    fn headers(&self, notice: &Notice<'_>) -> Option<HeaderMap> {
         let mut headers = HeaderMap::with_capacity(HEADERS);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let mut id = Uuid::encode_buffer();
@@ -182,7 +188,7 @@ pub struct Publish<'a> {
     /// JSON wants the number; a name is an error 40017.
     pub priority: u8,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub tags: &'a [String],
+    pub tags: &'a [Cow<'a, str>],
     #[serde(skip_serializing_if = "Option::is_none")]
     pub click: Option<&'a str>,
 }
@@ -207,11 +213,11 @@ fn is_topic(topic: &str) -> bool {
 
 /// What a notice becomes once its text is cut to size.
 struct Bounded<'a> {
-    notice: &'a Notice,
+    notice: &'a Notice<'a>,
     topic: &'a str,
-    title: String,
+    title: Cow<'a, str>,
     message: Cow<'a, str>,
-    tags: &'a [String],
+    tags: &'a [Cow<'a, str>],
     click: Option<&'a str>,
 }
 
@@ -234,15 +240,15 @@ impl Bounded<'_> {
     }
 }
 
-fn body(notice: &Notice, topic: &str) -> Bytes {
+fn body(notice: &Notice<'_>, topic: &str) -> Bytes {
     Bytes::from(bounded(notice, topic).1)
 }
 
 /// The notice cut to size, and its JSON.
-fn bounded<'a>(notice: &'a Notice, topic: &'a str) -> (Bounded<'a>, Vec<u8>) {
-    let title = one_line(&notice.title, MAX_TITLE_CHARS);
+fn bounded<'a>(notice: &'a Notice<'a>, topic: &'a str) -> (Bounded<'a>, Vec<u8>) {
+    let title = on_one_line(&notice.title, MAX_TITLE_CHARS);
     // An empty message would read "triggered".
-    let text = if notice.text.trim().is_empty() { Cow::Owned(title.clone()) } else { Cow::Borrowed(&*notice.text) };
+    let text = if notice.text.trim().is_empty() { title.clone() } else { Cow::Borrowed(&*notice.text) };
     let click = notice.click_url.as_deref().or(notice.link.as_deref()).filter(|url| is_page(url));
     let mut bounded = Bounded { notice, topic, title, message: Cow::Borrowed(""), tags: &notice.tags, click };
     let mut most = MAX_MESSAGE_BYTES;
@@ -283,7 +289,7 @@ mod tests {
     use super::*;
     use crate::channel::tests::notice;
 
-    fn published(notice: &Notice) -> serde_json::Value {
+    fn published(notice: &Notice<'_>) -> serde_json::Value {
         serde_json::from_slice(&body(notice, "ops")).unwrap()
     }
 
@@ -291,16 +297,16 @@ mod tests {
     #[test]
     fn a_notice_becomes_ntfys_json() {
         let mut notice = notice();
-        notice.tags = vec!["wave".to_owned(), "a,b".to_owned()];
+        notice.tags = vec!["wave".into(), "a,b".into()];
         notice.priority = "urgent".parse().unwrap();
-        notice.title = "Line 1\r\nX-Evil: 1".to_owned();
+        notice.title = "Line 1\r\nX-Evil: 1".into();
         let published = published(&notice);
         assert_eq!(published["topic"], "ops");
         assert_eq!(published["priority"], 5);
         assert_eq!(published["tags"], serde_json::json!(["wave", "a,b"]));
         assert_eq!(published["title"], "Line 1 X-Evil: 1");
         assert_eq!(published["click"], "https://click.example/");
-        notice.click_url = Some("javascript:alert(1)".to_owned());
+        notice.click_url = Some("javascript:alert(1)".into());
         assert_eq!(self::published(&notice).get("click"), None);
     }
 
@@ -310,22 +316,22 @@ mod tests {
         for text in
             ["x".repeat(5000), "é".repeat(3000), "😀".repeat(2000), "\u{1}".repeat(5000), "\n".repeat(4096) + "x"]
         {
-            let notice = Notice { text, ..notice() };
+            let notice = Notice { text: text.into(), ..notice() };
             assert!(body(&notice, "ops").len() <= MAX_BODY_BYTES);
             let message = published(&notice)["message"].as_str().unwrap().to_owned();
             assert!(message.len() <= MAX_MESSAGE_BYTES, "{}", message.len());
             assert!(message.ends_with("…\nhttps://tidings.example/ui/messages/1"), "{message}");
         }
-        let whole = Notice { text: "y".repeat(4096), ..notice() };
+        let whole = Notice { text: "y".repeat(4096).into(), ..notice() };
         assert_eq!(published(&whole)["message"], "y".repeat(4096));
         // Long tags, and a page with a long address, leave no room for a text: that comes first.
-        let (tags, page) = (vec!["😀".repeat(64); 20], format!("https://a.example/{}", "é".repeat(2000)));
+        let (tags, page) = (vec!["😀".repeat(64).into(); 20], format!("https://a.example/{}", "é".repeat(2000)).into());
         for click_url in [None, Some(page)] {
-            let notice = Notice { text: "\u{1}".repeat(5000), tags: tags.clone(), click_url, ..notice() };
+            let notice = Notice { text: "\u{1}".repeat(5000).into(), tags: tags.clone(), click_url, ..notice() };
             assert!(body(&notice, "ops").len() <= MAX_BODY_BYTES);
             assert!(published(&notice)["message"].as_str().is_some_and(|text| text.len() > 200));
         }
-        let empty = Notice { text: " ".to_owned(), ..notice() };
+        let empty = Notice { text: " ".into(), ..notice() };
         assert_eq!(published(&empty)["message"], "Disk full");
     }
 }

@@ -57,7 +57,7 @@ impl Sender {
     }
 
     /// Sends the notice once, within the client's own limits.
-    pub async fn send(&self, notice: &Notice, target: &Target, now: Timestamp) -> Outcome {
+    pub async fn send(&self, notice: &Notice<'_>, target: &Target, now: Timestamp) -> Outcome {
         self.send_within(None, notice, target, now).await
     }
 
@@ -65,7 +65,7 @@ impl Sender {
     pub async fn send_within(
         &self,
         limit: Option<Duration>,
-        notice: &Notice,
+        notice: &Notice<'_>,
         target: &Target,
         now: Timestamp,
     ) -> Outcome {
@@ -143,7 +143,7 @@ fn headers(call: &Call<'_>, target: &Target, now: Timestamp) -> Result<HeaderMap
 }
 
 /// The same bytes on every attempt.
-fn body(notice: &Notice) -> Bytes {
+fn body(notice: &Notice<'_>) -> Bytes {
     let body = json!({
         "type": notice.message_type,
         "timestamp": iso_millis(notice.created_at),

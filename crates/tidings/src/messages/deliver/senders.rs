@@ -161,14 +161,20 @@ impl Senders {
         }
     }
 
-    pub async fn push(&self, notice: &Notice, topic: &str, timeout: Duration, now: Timestamp) -> Outcome {
+    pub async fn push(&self, notice: &Notice<'_>, topic: &str, timeout: Duration, now: Timestamp) -> Outcome {
         match &self.ntfy {
             Ok(sender) => sender.send_within(Some(timeout), notice, topic, now).await,
             Err(why) => Outcome::reject(why),
         }
     }
 
-    pub async fn call(&self, notice: &Notice, target: &webhook::Target, timeout: Duration, now: Timestamp) -> Outcome {
+    pub async fn call(
+        &self,
+        notice: &Notice<'_>,
+        target: &webhook::Target,
+        timeout: Duration,
+        now: Timestamp,
+    ) -> Outcome {
         match &self.webhook {
             Ok(sender) => sender.send_within(Some(timeout), notice, target, now).await,
             Err(why) => Outcome::reject(why),
@@ -196,7 +202,7 @@ impl Senders {
     }
 
     /// One copy to each, which may take that long.
-    pub async fn copies(&self, notice: &Notice, to: &[String], timeout: Duration, now: Timestamp) -> email::Report {
+    pub async fn copies(&self, notice: &Notice<'_>, to: &[String], timeout: Duration, now: Timestamp) -> email::Report {
         match &self.email {
             Ok(sender) => {
                 let mut report = email::Report::default();

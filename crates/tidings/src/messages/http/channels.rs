@@ -186,7 +186,12 @@ fn bare(errors: Vec<FieldError>) -> Problem {
 }
 
 /// An entry in a user's inbox, which has no other side that could refuse it.
-async fn inbox_entry(services: &Services, user: &str, notice: &Notice, now: Timestamp) -> Result<TestAnswer, Problem> {
+async fn inbox_entry(
+    services: &Services,
+    user: &str,
+    notice: &Notice<'_>,
+    now: Timestamp,
+) -> Result<TestAnswer, Problem> {
     if !is_user(user) {
         return Err(Problem::invalid_field("user", "is no name of a user"));
     }
@@ -197,12 +202,12 @@ async fn inbox_entry(services: &Services, user: &str, notice: &Notice, now: Time
         time: inbox::time_of(now, &id, None),
         kind: inbox::Kind::Notice,
         status: inbox::Status::Unread,
-        title: notice.title.clone(),
-        text: notice.text.clone(),
+        title: notice.title.clone().into_owned(),
+        text: notice.text.clone().into_owned(),
         about: inbox::About::default(),
         event_id: id.clone(),
         rule: "test".to_owned(),
-        correlation_id: notice.correlation_id.clone(),
+        correlation_id: notice.correlation_id.clone().into_owned(),
         created_at: now,
         read_at: None,
         ttl: now.as_second().saturating_add(days.saturating_mul(86_400)),
@@ -212,7 +217,13 @@ async fn inbox_entry(services: &Services, user: &str, notice: &Notice, now: Time
 }
 
 /// A message that is sent once and not kept.
-fn message(services: &Services, channel: &str, target: Map<String, Value>, notice: &Notice, now: Timestamp) -> Message {
+fn message(
+    services: &Services,
+    channel: &str,
+    target: Map<String, Value>,
+    notice: &Notice<'_>,
+    now: Timestamp,
+) -> Message {
     let payload = json!({ "title": notice.title, "text": notice.text });
     let new = NewMessage {
         message_id: notice.message_id,
@@ -232,15 +243,15 @@ fn message(services: &Services, channel: &str, target: Map<String, Value>, notic
     Message::new(new, now)
 }
 
-fn notice(services: &Services, correlation_id: &str, now: Timestamp) -> Notice {
+fn notice(services: &Services, correlation_id: &str, now: Timestamp) -> Notice<'static> {
     Notice {
         message_id: services.ids.uuid(now),
-        correlation_id: correlation_id.to_owned(),
+        correlation_id: correlation_id.to_owned().into(),
         trace_id: None,
-        message_type: "test".to_owned(),
+        message_type: "test".into(),
         created_at: now,
-        title: "Test notice".to_owned(),
-        text: "This is a test: notices from Tidings arrive here.".to_owned(),
+        title: "Test notice".into(),
+        text: "This is a test: notices from Tidings arrive here.".into(),
         html: None,
         priority: Priority::Default,
         tags: Vec::new(),

@@ -21,18 +21,18 @@ fn now() -> Timestamp {
     "2026-11-15T12:34:56Z".parse().unwrap()
 }
 
-fn notice() -> Notice {
+fn notice() -> Notice<'static> {
     Notice {
         message_id: "0198c0de-0000-7000-8000-000000000001".parse().unwrap(),
-        correlation_id: "c-17".to_owned(),
+        correlation_id: "c-17".into(),
         trace_id: None,
-        message_type: "alert_notification".to_owned(),
+        message_type: "alert_notification".into(),
         created_at: now(),
-        title: "Disk full".to_owned(),
-        text: "Disk /var is full".to_owned(),
+        title: "Disk full".into(),
+        text: "Disk /var is full".into(),
         html: None,
         priority: Priority::High,
-        tags: vec!["warning".to_owned()],
+        tags: vec!["warning".into()],
         click_url: None,
         link: Some("https://tidings.example/ui/messages/1".to_owned()),
         payload: json!({"disk": "/var"}),

@@ -23,7 +23,7 @@ pub fn sender(url: &str) -> Sender {
     Sender::new(&config, Path::new("unused"), None, outbound).unwrap().with_timeout(Duration::from_secs(2))
 }
 
-async fn send(url: &str, notice: &Notice, to: &[&str]) -> Report {
+async fn send(url: &str, notice: &Notice<'_>, to: &[&str]) -> Report {
     let to: Vec<_> = to.iter().map(|who| format!("{who}@example.net")).collect();
     sender(url).send(notice, &to, now()).await
 }
@@ -91,10 +91,10 @@ async fn no_text_becomes_a_header_a_command_or_a_second_mail() {
     let url = format!("smtp://127.0.0.1:{}?tls=none", sink.port);
     let evil = "x\r\nBcc: victim@example.org\r\n\r\n.\r\nMAIL FROM:<evil@example.org>\r\nRCPT TO:<victim@example.org>\u{2028}\0";
     let notice = Notice {
-        title: evil.to_owned(),
-        text: format!("{evil}\r\n.\r\n.hidden\n.\nQUIT\r\n"),
-        html: Some(evil.to_owned()),
-        correlation_id: evil.to_owned(),
+        title: evil.into(),
+        text: format!("{evil}\r\n.\r\n.hidden\n.\nQUIT\r\n").into(),
+        html: Some(evil.into()),
+        correlation_id: evil.into(),
         ..notice()
     };
     let report = send(&url, &notice, &["ok", "ok@example.net>\r\nRCPT TO:<victim", "\"a\r\nb\""]).await;

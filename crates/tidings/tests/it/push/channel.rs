@@ -17,18 +17,18 @@ use tidings_store::memory::Memory;
 use super::{kept, server};
 use crate::support::server::clock;
 
-fn notice() -> Notice {
+fn notice() -> Notice<'static> {
     Notice {
         message_id: "0198c0de-0000-7000-8000-000000000001".parse().unwrap(),
-        correlation_id: "c-17".to_owned(),
+        correlation_id: "c-17".into(),
         trace_id: None,
-        message_type: "alert_notification".to_owned(),
+        message_type: "alert_notification".into(),
         created_at: "2026-03-01T12:00:00Z".parse().unwrap(),
-        title: "Disk full".to_owned(),
-        text: "x".repeat(5000),
+        title: "Disk full".into(),
+        text: "x".repeat(5000).into(),
         html: None,
         priority: Priority::High,
-        tags: vec!["warning".to_owned()],
+        tags: vec!["warning".into()],
         click_url: None,
         link: Some("https://tidings.example/ui/messages/1".to_owned()),
         payload: json!({}),
