@@ -1,8 +1,9 @@
 //! Hands that stay, each of which does one piece of work after the other: the attempts of a channel. An attempt takes some
 //! thousand bytes of memory, and to make and drop that for each would cost as much as a good part of what it does.
 //!
-//! All hands of a channel are one task. What they do is mostly waiting, and the little beside it is done where what they
-//! need was a moment ago, not on another core each time; those that are called at the same time cost one turn of the task.
+//! The hands of a channel are crews, as many as the runtime has threads, and each crew is one task. What hands do is mostly
+//! waiting, and the little beside it is done where what they need was a moment ago, not on another core each time; those of
+//! a crew that are called at the same time cost one turn of its task.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
 /// Hands that stay when there is nothing to do for them.
@@ -33,8 +35,9 @@ pub(super) type Ended<W> = Result<<W as Work>::Done, String>;
 /// All of them end with this.
 pub(super) struct Hands<W: Work> {
     bench: Arc<Bench<W>>,
-    /// Calls for one more.
-    more: mpsc::UnboundedSender<()>,
+    /// Each is called for one more hand in turn.
+    crews: Vec<mpsc::UnboundedSender<()>>,
+    called: usize,
     /// Pieces that were begun, and of whose end nobody has taken note.
     under_way: usize,
 }
@@ -63,9 +66,13 @@ impl<W: Work> Hands<W> {
     pub(super) fn new(what: Arc<W>) -> Self {
         let state = State { next: VecDeque::new(), ended: Vec::new(), hands: 0, busy: 0 };
         let bench = Arc::new(Bench { what, state: Mutex::new(state), begun: Notify::new(), ended: Notify::new() });
-        let (more, called) = mpsc::unbounded_channel();
-        drop(tokio::spawn(all_work(Arc::clone(&bench), called)));
-        Self { bench, more, under_way: 0 }
+        let crew = |_| {
+            let (crew, called) = mpsc::unbounded_channel();
+            drop(tokio::spawn(work_together(Arc::clone(&bench), called)));
+            crew
+        };
+        let crews = (0..Handle::current().metrics().num_workers()).map(crew).collect();
+        Self { bench, crews, called: 0, under_way: 0 }
     }
 
     /// How much is under way.
@@ -87,8 +94,10 @@ impl<W: Work> Hands<W> {
         state.hands += usize::from(all_are_busy);
         drop(state);
         if all_are_busy {
-            // Who is called is there for as long as the runtime is.
-            let _ = self.more.send(());
+            self.called += 1;
+            let crew = self.called.checked_rem(self.crews.len()).and_then(|place| self.crews.get(place));
+            // Whoever is called is there for as long as the runtime is.
+            let _ = crew.map(|crew| crew.send(()));
         } else {
             // Whoever worked last has everything at hand.
             self.bench.begun.notify_last();
@@ -134,8 +143,8 @@ impl<W: Work> Bench<W> {
     }
 }
 
-/// The task of all hands, for as long as more may be called.
-async fn all_work<W: Work>(bench: Arc<Bench<W>>, mut called: mpsc::UnboundedReceiver<()>) {
+/// The task of a crew, for as long as more hands may be called.
+async fn work_together<W: Work>(bench: Arc<Bench<W>>, mut called: mpsc::UnboundedReceiver<()>) {
     let mut hands = FuturesUnordered::new();
     loop {
         tokio::select! {
