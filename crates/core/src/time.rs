@@ -87,7 +87,7 @@ pub struct IsoMillis(pub Timestamp);
 impl serde::Serialize for IsoMillis {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(at) = *self;
-        let text = u64::try_from(at.as_microsecond()).ok().filter(|_| at >= Timestamp::UNIX_EPOCH).map(since_1970);
+        let text = digits(at);
         let millis = text.as_ref().and_then(|text| text.first_chunk::<23>()).map(|millis| {
             let mut whole = [b'Z'; 24];
             whole.iter_mut().zip(millis).for_each(|(place, byte)| *place = *byte);
@@ -115,8 +115,7 @@ pub struct IsoMicros(pub Timestamp);
 impl serde::Serialize for IsoMicros {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(at) = *self;
-        let text = u64::try_from(at.as_microsecond()).ok().filter(|_| at >= Timestamp::UNIX_EPOCH).map(since_1970);
-        match text.as_ref().map(|text| std::str::from_utf8(text)) {
+        match digits(at).as_ref().map(|text| std::str::from_utf8(text)) {
             Some(Ok(text)) => serializer.serialize_str(text),
             _ => serializer.serialize_str(&iso_micros(at)),
         }
@@ -128,13 +127,16 @@ pub const ISO_MICROS: usize = 27;
 
 /// Appends what [`iso_micros`] gives.
 pub fn push_iso_micros(out: &mut String, at: Timestamp) {
-    match u64::try_from(at.as_microsecond()) {
-        // A fraction of a microsecond before 1970 counts as 0, and is not.
-        Ok(micros) if at >= Timestamp::UNIX_EPOCH => {
-            out.push_str(std::str::from_utf8(&since_1970(micros)).unwrap_or_default());
-        }
-        _ => out.push_str(&format!("{at:.6}")),
+    match digits(at) {
+        Some(text) => out.push_str(std::str::from_utf8(&text).unwrap_or_default()),
+        None => out.push_str(&format!("{at:.6}")),
     }
+}
+
+/// The same text of what is not before 1970.
+fn digits(at: Timestamp) -> Option<[u8; ISO_MICROS]> {
+    // A fraction of a microsecond before 1970 counts as 0, and is not.
+    u64::try_from(at.as_microsecond()).ok().filter(|_| at >= Timestamp::UNIX_EPOCH).map(since_1970)
 }
 
 /// The same text, put together by hand: every event has its time written more than once.
