@@ -138,7 +138,7 @@ impl Stored {
         match &self.known {
             Known::Read(known) => ["status", "revision"].iter().all(|name| item.get(name) == known.get(name)),
             Known::Made(was) => {
-                item.str("status") == Some(was.status.as_str()) && item.int("revision") == Some(was.revision)
+                item.str("status") == Some(Was::STATUS.as_str()) && item.int("revision") == Some(was.revision)
             }
         }
     }
@@ -248,7 +248,7 @@ impl Stored {
                     && let new = after.moving()?
                     && shorter::surely_fits(&new, *aside)
                 {
-                    let unchanged = as_it_was(Some(was.status.as_str().into()), Some(was.revision.into()));
+                    let unchanged = as_it_was(Some(Was::STATUS.as_str().into()), Some(was.revision.into()));
                     let changes = was.ended(after, new);
                     return Ok(Write::update(table, key(&after.message_id), changes).when(unchanged));
                 }

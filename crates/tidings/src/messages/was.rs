@@ -10,7 +10,6 @@ use super::record::{Message, cancel_part};
 /// Of a message that was just stored, what a change can touch.
 #[derive(Debug, Clone, Copy)]
 pub struct Was {
-    pub status: Status,
     pub revision: i64,
     retry_count: u32,
     ttl: i64,
@@ -19,11 +18,14 @@ pub struct Was {
 }
 
 impl Was {
+    /// Nothing has happened to it yet.
+    pub const STATUS: Status = Status::Created;
+
     /// What there is to say of a message that waits for its first attempt, and nothing else has happened to. `None` if
     /// there is more.
     pub fn of(message: &Message) -> Option<Self> {
         let delivery = &message.delivery;
-        let is_plain = delivery.status == Status::Created
+        let is_plain = delivery.status == Self::STATUS
             && delivery.next_attempt_at.is_none()
             && delivery.error_message.is_none()
             && delivery.notification_id.is_none()
@@ -33,7 +35,6 @@ impl Was {
             && message.put_off_by.is_none()
             && [message.processing_started_at, message.processing_completed_at, message.queued_at] == [None; 3];
         is_plain.then_some(Self {
-            status: delivery.status,
             revision: message.revision,
             retry_count: delivery.retry_count,
             ttl: message.ttl,
@@ -44,17 +45,16 @@ impl Was {
 
     /// Those of the message's attributes that a change can touch, as they are stored.
     pub fn item(&self, message: &Message) -> Item {
-        let text = |at| iso_millis(at);
         Item::new()
             .with_some("cancel_key", message.cancel_key.as_ref().map(|key| cancel_part(key, false)))
-            .with_some("deliver_at", (self.deliver_at > message.created_date).then(|| text(self.deliver_at)))
+            .with_some("deliver_at", (self.deliver_at > message.created_date).then(|| iso_millis(self.deliver_at)))
             .with("due", message.due_part())
-            .with("next_attempt_at", text(self.deliver_at))
+            .with("next_attempt_at", iso_millis(self.deliver_at))
             .with("retry_count", self.retry_count)
             .with("revision", self.revision)
-            .with("status", self.status.as_str())
+            .with("status", Self::STATUS.as_str())
             .with("ttl", self.ttl)
-            .with("updated_date", text(self.updated_date))
+            .with("updated_date", iso_millis(self.updated_date))
     }
 
     /// The changes that make of it a message that has ended, whose attributes are `new`: it is due no more.
