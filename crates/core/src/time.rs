@@ -153,17 +153,19 @@ fn since_1970(micros: u64) -> [u8; ISO_MICROS] {
     let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     let year = era * 400 + year + next;
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    // The last decimal of the quotient.
-    let digit = |value: u64, by: u64| b'0' + (value / by % 10) as u8;
-    let [y1, y2, y3, y4] = [1000, 100, 10, 1].map(|by| digit(year, by));
-    let [f1, f2, f3, f4, f5, f6] = [100_000, 10_000, 1000, 100, 10, 1].map(|by| digit(micros, by));
-    let two = |value: u64| [digit(value, 10), digit(value, 1)];
+    let ([y1, y2], [y3, y4]) = (two(year / 100), two(year % 100));
     let ([m1, m2], [d1, d2]) = (two(month), two(day));
     let ([h1, h2], [n1, n2], [s1, s2]) = (two(hour), two(minute), two(second));
+    let ([f1, f2], [f3, f4], [f5, f6]) = (two(micros / 10_000), two(micros / 100 % 100), two(micros % 100));
     [
         y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2, b'.', f1, f2, f3, f4, f5,
         f6, b'Z',
     ]
+}
+
+/// The digits of a number below a hundred.
+const fn two(number: u64) -> [u8; 2] {
+    [b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8]
 }
 
 #[cfg(test)]

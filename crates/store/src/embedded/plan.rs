@@ -102,6 +102,8 @@ pub struct Update {
     pub changes: Vec<Change>,
     /// Whether it can be made in the bytes of any item.
     in_bytes: bool,
+    /// A bit for each index whose entries it may touch.
+    touched: u64,
 }
 
 /// An item as it goes to disk, with the index entries that lead to it.
@@ -237,11 +239,14 @@ fn draft_steps(tables: &Tables, writes: Vec<Write>, shelves: &mut Shelves) -> Re
 
 impl Update {
     fn new(table: &Table, key: Key, mut changes: Vec<Change>) -> Self {
-        let in_bytes = changes.iter().all(|change| table.allows(change));
+        let indexes = table.indexes();
+        let in_bytes = indexes.len() < 64 && changes.iter().all(|change| table.allows(change));
         if in_bytes {
             changes.sort_unstable_by(|one, other| one.name().cmp(other.name()));
         }
-        Self { key, changes, in_bytes }
+        let bit = |index: &Index| u64::from(in_bytes && is_touched(table, index, &changes));
+        let touched = indexes.iter().rev().fold(0, |bits, index| bits << 1 | bit(index));
+        Self { key, changes, in_bytes, touched }
     }
 
     /// The item's bytes after it, if that can be said without taking it apart, and those of its entries that change.
@@ -253,10 +258,9 @@ impl Update {
     ) -> Result<Option<(Slice, Entries)>, Error> {
         let patch = |out: &mut Vec<u8>| codec::patch_into(out, before, &self.changes);
         let Some(after) = self.in_bytes.then(|| built(patch)).flatten() else { return Ok(None) };
-        let Opened { table, ids, .. } = opened;
-        let is_touched = |_: usize, index: &Index| is_touched(table, index, &self.changes);
-        let gone = some_entries(table, ids, item_key, before, is_touched)?;
-        let mut new = some_entries(table, ids, item_key, &Changed { before, changes: &self.changes }, is_touched)?;
+        let gone = entries_of(opened, item_key, before, self.touched)?;
+        let changed = Changed { before, changes: &self.changes };
+        let mut new = entries_of(opened, item_key, &changed, self.touched)?;
         put_beside(&mut new, &after);
         Ok(Some((after, Entries { gone, new })))
     }
