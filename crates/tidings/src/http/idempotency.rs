@@ -129,6 +129,12 @@ impl RequestIds<'_> {
             Self::Fresh(ids, now) => ids.uuid(*now),
         }
     }
+
+    /// Whether they are made for this request alone, so that nothing can be stored under them.
+    #[must_use]
+    pub const fn are_new(&self) -> bool {
+        matches!(self, Self::Fresh(..))
+    }
 }
 
 impl Idempotency {

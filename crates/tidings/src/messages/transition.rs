@@ -82,6 +82,12 @@ impl Made {
         Ok(Self { message, insertion, bytes })
     }
 
+    /// The same, and the store need not look for another one of its id: that was made for this message alone.
+    #[must_use]
+    pub fn of_new_id(self) -> Self {
+        Self { insertion: self.insertion.when(Condition::Fresh), ..self }
+    }
+
     /// What stores the message, and the message as it is once that is done. What is stored is in there only once: many of
     /// them may wait in memory.
     ///

@@ -68,9 +68,15 @@ impl Was {
             _ => false,
         };
         let mut changes = Vec::with_capacity(new.0.len() + 2);
-        changes.extend(["due", "next_attempt_at"].map(|name| Change::Remove(name.into())));
-        let touched = new.0.into_iter().filter(|(name, _)| !stays(name));
-        changes.extend(touched.map(|(name, value)| Change::Set(name, value)));
+        // In the order of their names, in which the store wants them.
+        let mut gone = ["due", "next_attempt_at"].into_iter().peekable();
+        for (name, value) in new.0.into_iter().filter(|(name, _)| !stays(name)) {
+            while let Some(gone) = gone.next_if(|gone| *gone < &*name) {
+                changes.push(Change::Remove(gone.into()));
+            }
+            changes.push(Change::Set(name, value));
+        }
+        changes.extend(gone.map(|name| Change::Remove(name.into())));
         changes
     }
 }

@@ -40,7 +40,7 @@ pub fn parent(correlation_id: &str, trace_id: Option<&str>, message_id: &str) ->
         }
     };
     parent.push('-');
-    push_hashed(&mut parent, message_id, 8);
+    push_span(&mut parent, message_id);
     parent.push('-');
     parent.push_str(flags);
     parent
@@ -58,6 +58,16 @@ fn push_trace(text: &mut String, correlation_id: &str) {
     match Uuid::try_parse(correlation_id) {
         Ok(uuid) if !uuid.is_nil() => push_digits(text, uuid.as_bytes()),
         _ => push_hashed(text, correlation_id, 16),
+    }
+}
+
+/// The span of a message: the half of its UUID that tells it from others made in the same millisecond, and of any other id
+/// its hash.
+fn push_span(text: &mut String, message_id: &str) {
+    let id = Uuid::try_parse(message_id).ok();
+    match id.as_ref().and_then(|id| id.as_bytes().last_chunk::<8>()).filter(|half| **half != [0; 8]) {
+        Some(half) => push_digits(text, half),
+        None => push_hashed(text, message_id, 8),
     }
 }
 
@@ -92,6 +102,9 @@ mod tests {
         let beside = "4bf92f3577b34da6a3ce929d0e0e4736";
         assert!(parent("order-17", Some(beside), "m").starts_with(&format!("00-{beside}-")));
         assert!(parent("order-17", Some(beside), "m").ends_with("-01"));
+        let span = |id: &str| parent("a", None, id).split('-').nth(2).unwrap().to_owned();
+        assert_eq!(span("0199d1a0-3b2c-7def-8123-456789abcdef"), "8123456789abcdef");
+        assert!(span(&Uuid::nil().to_string()).bytes().any(|digit| digit != b'0'), "no span is all zeros");
         let unsampled = parent("order-17", Some(&format!("{beside}-00")), "m");
         assert!(unsampled.starts_with(&format!("00-{beside}-")) && unsampled.ends_with("-00"), "{unsampled}");
     }

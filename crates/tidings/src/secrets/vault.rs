@@ -157,7 +157,7 @@ impl Vault {
 
     fn seal(&self, place: &Place, write: &mut Write) {
         if let Write::Packed { item, condition } = write
-            && item.get(place.attribute).is_some()
+            && item.has(place.attribute)
             && let Ok(unpacked) = item.item()
         {
             *write = Write::put(item.table(), unpacked).when(condition.clone());

@@ -110,16 +110,18 @@ impl Senders {
             // Mails and webhooks take more room than a push, of which there are many at the same time.
             return Box::pin(self.mail(message, timeout, now)).await;
         }
-        let sending = self.send_within(message, timeout, now);
         let limit = match message.channel.as_str() {
-            // Every part of an exchange over the network has its limit, and says who was late: no timer around it.
-            "webhook" => return sending.await,
-            "ntfy" if self.ntfy.as_ref().is_ok_and(ntfy::Sender::is_remote) => return sending.await,
-            "ntfy" => timeout + SPARE,
-            _ => timeout,
+            // Every part of an exchange over the network has its limit, and says who was late: no timer around it. What is
+            // awaited where it is made is in memory once, and many are at the same time.
+            "webhook" => None,
+            "ntfy" if self.ntfy.as_ref().is_ok_and(ntfy::Sender::is_remote) => None,
+            "ntfy" => Some(timeout + SPARE),
+            _ => Some(timeout),
         };
+        let Some(limit) = limit else { return self.send_within(message, timeout, now).await };
         let late = || Outcome::retry(format!("took longer than {} s", timeout.as_secs_f64())).into();
-        tokio::time::timeout(limit, sending).await.unwrap_or_else(|_| late())
+        let sending = Box::pin(tokio::time::timeout(limit, self.send_within(message, timeout, now)));
+        sending.await.unwrap_or_else(|_| late())
     }
 
     async fn send_within(&self, message: &Message, timeout: Duration, now: Timestamp) -> Sent {

@@ -2,12 +2,11 @@
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
 use tidings_core::time::Timestamp;
-use uuid::Uuid;
 
 use super::read;
 use super::shapes::{BatchAnswer, BatchItem};
@@ -47,8 +46,8 @@ pub(super) async fn create(
     let mut fields = body.object()?;
     let created_by = created_by(&caller);
     let origin = origin(&created_by, &correlation);
-    let id = request_ids(&services, seed).uuid(0);
-    let made = compose(&services, &mut fields, origin, id, services.clock.now()).map_err(Problem::invalid)?;
+    let ids = request_ids(&services, seed);
+    let made = compose(&services, &mut fields, origin, (&ids, 0), services.clock.now()).map_err(Problem::invalid)?;
     Ok(services.messages.create_one(made, created).await?)
 }
 
@@ -57,12 +56,12 @@ fn origin<'a>(created_by: &'a str, correlation: &'a CorrelationId) -> Origin<'a>
     Origin { created_by, correlation_id, trace_parent: beside.as_deref() }
 }
 
-/// The message that a body asks for; every field that is wrong.
+/// The message that a body asks for, with the id that it has for its place; every field that is wrong.
 fn compose(
     services: &Services,
     fields: &mut Map<String, Value>,
     origin: Origin<'_>,
-    id: Uuid,
+    (ids, place): (&RequestIds<'_>, usize),
     now: Timestamp,
 ) -> Result<Made, Vec<FieldError>> {
     let request = read::request(fields);
@@ -76,7 +75,10 @@ fn compose(
     let composed = match request {
         Ok(request) => {
             let cancel_key = key.as_ref().ok().cloned().flatten();
-            services.messages.compose(Request { cancel_key, ..request }, origin, id, now)
+            let made = services.messages.compose(Request { cancel_key, ..request }, origin, ids.uuid(place), now);
+            // A store over a network may carry a write out twice, and what became of it in between must stay.
+            let is_new = ids.are_new() && services.embedded.is_some();
+            made.map(|made| if is_new { made.of_new_id() } else { made })
         }
         // What is wrong with one field does not keep another's mistakes back.
         Err(mut errors) => {
@@ -97,9 +99,9 @@ fn compose(
 }
 
 pub(super) fn created(message: &Message) -> Response {
-    let location = format!("/api/messages/{}", message.message_id);
+    let location = ["/api/messages/", &message.message_id].concat();
     let mut response = json(StatusCode::CREATED, &MessageView::from(message), SHOWN_BYTES);
-    if let Ok(location) = location.parse() {
+    if let Ok(location) = HeaderValue::try_from(location) {
         response.headers_mut().insert(header::LOCATION, location);
     }
     response
@@ -119,7 +121,7 @@ pub(super) async fn create_batch(
     let (mut good, mut results) = (Vec::new(), Vec::new());
     for (place, entry) in entries.iter_mut().enumerate() {
         let fields = entry.as_object_mut().ok_or_else(|| vec![FieldError::new("", "must be an object")]);
-        let composed = fields.and_then(|fields| compose(&services, fields, origin, ids.uuid(place), now));
+        let composed = fields.and_then(|fields| compose(&services, fields, origin, (&ids, place), now));
         results.push(composed.map(|made| good.push(made)));
     }
     if good.is_empty() {
