@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use memchr::memmem;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -22,6 +23,8 @@ use super::tally::{Tally, describe};
 const PENDING: u64 = 1024;
 /// The rest of a slice's messages come within this time.
 const DRAIN_WITHIN: Duration = Duration::from_secs(60);
+/// Of a message's number.
+const DIGITS: usize = 12;
 const POLL_EVERY: Duration = Duration::from_millis(5);
 
 /// How fast messages are made.
@@ -61,14 +64,12 @@ impl Flow {
         let _ = self.sink.latencies();
         let start = stopwatch::now();
         let deadline = start + length;
-        let mut tasks = JoinSet::new();
+        let (mut tasks, first) = (JoinSet::new(), message(0));
         for (place, connection) in (0_u32..).zip(ready) {
             let turns = Turns::new(self.pace, self.connections, place, start);
-            let token = target.token.clone();
-            let ask = move |number| {
-                let body = message(number);
-                client::request("POST", "/api/messages", &token, Some(("application/json", body.as_bytes())))
-            };
+            let body = Some(("application/json", first.as_bytes()));
+            let mut numbered = Numbered(client::request("POST", "/api/messages", &target.token, body));
+            let ask = move |number, request: &mut Vec<u8>| numbered.write(number, request);
             tasks.spawn(make(connection, Arc::clone(&self.sink), turns, deadline, ask));
         }
         sleep(deadline.saturating_duration_since(stopwatch::now())).await;
@@ -124,18 +125,38 @@ impl Turns {
     }
 }
 
-/// Sends what `ask` makes of each number, until the deadline; the sink learns of each that is taken.
+/// A request that is written once; after that only its number changes, as an event's id does for `ingest`.
+struct Numbered(Vec<u8>);
+
+impl Numbered {
+    /// Writes the request of a number over that of another one.
+    fn write(&mut self, number: u64, request: &mut Vec<u8>) {
+        if request.is_empty() {
+            std::mem::swap(&mut self.0, request);
+        }
+        let start = memmem::find(request, MARK.as_bytes()).map_or(request.len(), |mark| mark + MARK.len());
+        let mut rest = number;
+        for digit in request.get_mut(start..start + DIGITS).unwrap_or_default().iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+    }
+}
+
+/// Sends what `ask` makes of each number, written over the last one, until the deadline; the sink learns of each that is
+/// taken.
 pub async fn make(
     mut connection: Connection,
     sink: Arc<Sink>,
     mut turns: Turns,
     deadline: Instant,
-    ask: impl Fn(u64) -> Vec<u8>,
+    mut ask: impl FnMut(u64, &mut Vec<u8>),
 ) -> Tally {
-    let mut tally = Tally::default();
+    let (mut tally, mut request) = (Tally::default(), Vec::new());
     while turns.come(&sink, deadline).await {
         let number = sink.next();
-        match connection.call(&ask(number)).await {
+        ask(number, &mut request);
+        match connection.call(&request).await {
             Ok(response) if response.is_success() => sink.created(number),
             Ok(response) => {
                 tally.fail(|| describe(response));
@@ -154,7 +175,7 @@ pub async fn make(
 /// The body of a message.
 pub fn message(number: u64) -> String {
     format!(
-        r#"{{"message_type":"deployment_notification","payload":{{"text":"{MARK}{number}: version 2026.11.3 of checkout was deployed to prod","title":"Deployed","priority":"default","tags":["rocket"],"service":"checkout","version":"2026.11.3","environment":"prod"}}}}"#
+        r#"{{"message_type":"deployment_notification","payload":{{"text":"{MARK}{number:0DIGITS$}: version 2026.11.3 of checkout was deployed to prod","title":"Deployed","priority":"default","tags":["rocket"],"service":"checkout","version":"2026.11.3","environment":"prod"}}}}"#
     )
 }
 
@@ -193,7 +214,17 @@ mod tests {
     #[test]
     fn a_message_is_json() {
         let json: serde_json::Value = serde_json::from_str(&message(17)).unwrap();
-        assert!(json["payload"]["text"].as_str().unwrap().starts_with("bench no. 17:"));
+        assert!(json["payload"]["text"].as_str().unwrap().starts_with("bench no. 000000000017:"));
+    }
+
+    #[test]
+    fn one_request_serves_for_all_numbers() {
+        let whole = |number| client::request("POST", "/", "", Some(("application/json", message(number).as_bytes())));
+        let (mut numbered, mut request) = (Numbered(whole(0)), Vec::new());
+        for number in [0, 999_999_999_999, 1, 17] {
+            numbered.write(number, &mut request);
+            assert_eq!(request, whole(number));
+        }
     }
 
     #[tokio::test]

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use memchr::memmem;
+use memchr::memmem::Finder;
 use rustc_hash::FxHashMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,6 +21,10 @@ pub const MARK: &str = "bench no. ";
 const TAKEN: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 21\r\n\r\n{\"id\":\"hwQ2YpKdmgXK\"}";
 const REFUSED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+
+/// Made once, not for each message.
+static HEAD_END: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(b"\r\n\r\n"));
+static NUMBER: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(MARK));
 
 /// How long a slow one takes.
 const SLOW: Duration = Duration::from_millis(2);
@@ -186,7 +190,7 @@ async fn converse(mut stream: TcpStream, state: Arc<State>) {
 
 /// The length of the request at the beginning, once all of it is there.
 fn request_length(bytes: &[u8]) -> Option<usize> {
-    let head = memmem::find(bytes, b"\r\n\r\n")?;
+    let head = HEAD_END.find(bytes)?;
     let (mut line, mut length) = (0, 0);
     for end in memchr::memchr_iter(b'\n', bytes.get(..head)?).chain([head]) {
         // Almost every header is of no interest, and a look at its first letter says so.
@@ -205,7 +209,7 @@ fn length_in(line: &[u8]) -> Option<usize> {
 }
 
 fn number_in(request: &[u8]) -> Option<u64> {
-    let after = request.get(memmem::find(request, MARK.as_bytes())? + MARK.len()..)?;
+    let after = request.get(NUMBER.find(request)? + MARK.len()..)?;
     let mut digits = after.iter().take_while(|byte| byte.is_ascii_digit());
     let number = |sum: u64, byte: &u8| sum.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
     digits.try_fold(None, |sum: Option<u64>, byte| number(sum.unwrap_or(0), byte).map(Some))?
