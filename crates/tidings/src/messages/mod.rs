@@ -421,10 +421,12 @@ impl Messages {
             secret: failed.secret.clone(),
             event_id: failed.event_id.as_deref(),
             rule: failed.rule.as_deref(),
-            deliver_at: None,
+            // One that was called off before its time has that time.
+            deliver_at: Some(failed.deliver_at).filter(|at| *at > now),
             keep_seconds: self.keep_seconds,
         };
         Message {
+            cancel_key: failed.cancel_key.clone(),
             retry_of: Some(failed.message_id.clone()),
             trace_id: failed.trace_id.clone(),
             lost_secret: failed.lost_secret.clone(),

@@ -156,7 +156,10 @@ async fn run(mut deliverer: Deliverer, mut stop: watch::Receiver<bool>) {
         }
     };
     if tokio::time::timeout(LAST_ATTEMPTS, rest).await.is_err() {
-        tracing::warn!(channel = deliverer.channel, "some attempts did not end in time; they will be made again");
+        tracing::warn!(
+            channel = deliverer.channel,
+            "some attempts did not end in time; they count as failed, and messages that have one left are tried again"
+        );
     }
 }
 

@@ -283,6 +283,26 @@ async fn only_a_failed_message_can_be_retried_and_stays_failed() {
     assert_eq!(audit["items"].as_array().unwrap().len(), 1);
 }
 
+// S002-52, SX-16: what is sent again can be called back as the first one could, and does not leave before its time.
+#[tokio::test]
+async fn a_retried_message_keeps_its_key_and_its_time() {
+    let (server, _sink) = answering(published("n-1")).await;
+    let client = server.client();
+    let later = "2026-03-01T13:00:00.000Z";
+    let body = json!({ "message_type": "reminder", "payload": { "text": "x" }, "key": "order-7", "deliver_at": later });
+    let made = make(&client, &body).await;
+    let act = |id: &Value, what: &str| format!("/api/messages/{}/{what}", id.as_str().unwrap());
+    client.post(&act(&made["message_id"], "cancel"), &json!({})).await.expect(200);
+    let again = client.post(&act(&made["message_id"], "retry"), &json!({})).await.expect(201).json();
+    for same in ["key", "deliver_at", "next_attempt_at"] {
+        assert_eq!((&again[same], again[same].is_string()), (&made[same], true), "{same}");
+    }
+    super::deliver(&server.services, "ntfy").await;
+    assert_eq!(look(&client, &again).await["status"], "created");
+    let called_back = client.post("/api/messages/cancel", &json!({ "key": "order-7" })).await.expect(200).json();
+    assert_eq!(called_back["cancelled"], json!([again["message_id"]]));
+}
+
 // S002-48, S002-55
 #[tokio::test]
 async fn what_is_final_cannot_be_cancelled() {
