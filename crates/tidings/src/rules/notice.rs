@@ -218,7 +218,7 @@ impl Notice {
             // What is critical does not wait for the end of quiet hours.
             payload.insert("severity".to_owned(), severity.into());
         }
-        if channel == "email" && rule.text.source().contains('<') {
+        if channel == "email" && rule.text.has_markup() {
             // Only a template of the user's own can have markup; any other text is made HTML, line by line, by who sends it.
             if let Ok(html) = rule.text.html(&event.fields) {
                 payload.insert("html".to_owned(), html.into());

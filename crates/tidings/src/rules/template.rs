@@ -96,6 +96,16 @@ impl Template {
         self.source.trim().is_empty()
     }
 
+    /// Whether there are tags in it: a `<` alone compares two values, and an address may stand in angle brackets.
+    #[must_use]
+    pub fn has_markup(&self) -> bool {
+        self.source.split('<').skip(1).any(|rest| {
+            let name = rest.strip_prefix('/').unwrap_or(rest);
+            let behind = name.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '-');
+            name.starts_with(|c: char| c.is_ascii_alphabetic()) && behind.starts_with(['>', '/', ' ', '\t', '\r', '\n'])
+        })
+    }
+
     /// Whether it gives the same for every event.
     #[must_use]
     pub fn is_fixed(&self) -> bool {

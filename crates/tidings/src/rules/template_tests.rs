@@ -46,6 +46,25 @@ fn output_is_escaped_for_its_channel() {
 }
 
 #[test]
+fn markup_is_what_looks_like_a_tag() {
+    let has_markup = |source: &str| Template::parse(source).unwrap().has_markup();
+    for source in ["<p>{{ data.x }}</p>", "a<br>b", "a<br/>b", "<a href=\"{{ data.x }}\">x</a>", "x</b>", "<\nx <h1\n>"]
+    {
+        assert!(has_markup(source), "{source}");
+    }
+    for source in [
+        "",
+        "{% if data.n < 5 %}low{% endif %}",
+        "Ops <ops@example.com>",
+        "<https://a.example/>",
+        "<{{ data.x }}>",
+        "<3",
+    ] {
+        assert!(!has_markup(source), "{source}");
+    }
+}
+
+#[test]
 fn an_event_cannot_lead_an_address_elsewhere() {
     let fields = Fields::of(r#"{"data":{"id":"../x?y=1#z é"}}"#);
     let url = Template::parse("https://h.example/a/{{ data.id }}/b").unwrap().url(&fields).unwrap();
