@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::check::Check;
+use tidings_core::envelope::check_name;
+
+use super::check::{Check, plain_name};
 use super::json::JsonObject;
+use crate::messages::types::TYPE_CHARS;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -11,6 +14,12 @@ pub struct MessageType {
     pub name: String,
     /// JSON Schema of the payload.
     pub schema: JsonObject,
+}
+
+/// What no message may name is no name for a type.
+pub(super) fn name(name: &str) -> Result<(), String> {
+    plain_name(name)?;
+    check_name(name, TYPE_CHARS)
 }
 
 impl MessageType {

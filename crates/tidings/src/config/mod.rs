@@ -290,7 +290,7 @@ impl Config {
         );
         check.list("monitors", &self.monitors, (|monitor| &monitor.name, plain_name), monitors::Monitor::check);
         let kinds = &self.message_types;
-        check.list("message_types", kinds, (|kind| &kind.name, plain_name), message_types::MessageType::check);
+        check.list("message_types", kinds, (|kind| &kind.name, message_types::name), message_types::MessageType::check);
         check.list("sources", &self.sources, (|source| &source.name, plain_name), sources::Source::check);
         self.check_scheduled_payloads(check);
         self.check_counts(check);

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::check::Check;
 use super::secret::Secret;
 use super::values;
+use crate::outbound;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -27,6 +28,13 @@ impl Ntfy {
         check_topic(&self.topic, &mut check.key("topic"));
         if let Some(server) = &self.server {
             check.key("server").url(server, &["http", "https"]);
+            // What would fail each time is said before.
+            let is_written_well = values::url(server, &["http", "https"]).is_ok();
+            if let Err(outbound::Error::Url(why)) = outbound::read(server)
+                && is_written_well
+            {
+                check.key("server").problem(why);
+            }
         }
         if self.token.as_ref().is_some_and(|token| http::HeaderValue::from_str(token.expose()).is_err()) {
             check.key("token").problem("must be on one line and have no control characters");

@@ -212,10 +212,7 @@ impl Outbound {
     ///
     /// If it is no `http` or `https` URL, holds a user or password, or names a forbidden address.
     pub fn check(&self, url: &str) -> Result<Url, Error> {
-        if url.len() > MAX_URL_BYTES {
-            return Err(Error::Url("is too long"));
-        }
-        let url = Url::parse(url).map_err(|_| Error::Url("cannot be read"))?;
+        let url = read(url)?;
         self.judge(&url)?;
         Ok(url)
     }
@@ -361,15 +358,7 @@ impl Outbound {
     }
 
     fn judge(&self, url: &Url) -> Result<(), Error> {
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(Error::Url("must begin with http:// or https://"));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(Error::Url("must not hold a user or password"));
-        }
-        if url.host_str().is_none_or(str::is_empty) {
-            return Err(Error::Url("names no host"));
-        }
+        check_form(url)?;
         match &self.guard {
             Some(guard) => guard.check_literal(url).map_err(|Forbidden| Error::Forbidden { origin: origin(url) }),
             None => Ok(()),
@@ -414,6 +403,33 @@ impl std::fmt::Debug for Outbound {
         let kind = if self.guard.is_some() { "Outbound::guarded" } else { "Outbound::trusted" };
         formatter.debug_struct(kind).field("timeouts", &self.timeouts).finish_non_exhaustive()
     }
+}
+
+/// A URL of a form that a client of ours may use, wherever it leads.
+///
+/// # Errors
+///
+/// [`Error::Url`] if it is too long, no `http` or `https` URL, or holds a user or password.
+pub fn read(url: &str) -> Result<Url, Error> {
+    if url.len() > MAX_URL_BYTES {
+        return Err(Error::Url("is too long"));
+    }
+    let url = Url::parse(url).map_err(|_| Error::Url("cannot be read"))?;
+    check_form(&url)?;
+    Ok(url)
+}
+
+fn check_form(url: &Url) -> Result<(), Error> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(Error::Url("must begin with http:// or https://"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Error::Url("must not hold a user or password"));
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(Error::Url("names no host"));
+    }
+    Ok(())
 }
 
 /// `https://host:port`: all that may be shown of a URL, since its path can be as secret as its query.

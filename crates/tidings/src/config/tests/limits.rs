@@ -65,6 +65,15 @@ fn authorized_accounts_are_1_to_100() {
     }
 }
 
+// What no message may name is no name for a type.
+#[test]
+fn names_of_message_types_are_1_to_128_characters() {
+    for (length, fits) in [(0, false), (1, true), (127, true), (128, true), (129, false)] {
+        let text = format!("[[message_types]]\nname = \"{}\"\nschema = {{}}", "t".repeat(length));
+        assert_eq!(crate::config::Config::parse(&text, super::variables(&[])).is_ok(), fits, "{length}");
+    }
+}
+
 #[test]
 fn topics_are_1_to_64_characters() {
     for (length, fits) in [(0, false), (1, true), (63, true), (64, true), (65, false)] {

@@ -2,6 +2,7 @@
 
 use super::{bad, check, good, variables};
 use crate::config::Config;
+use crate::outbound::MAX_URL_BYTES;
 
 #[test]
 fn an_empty_file_is_the_default() {
@@ -35,6 +36,20 @@ from = "nobody"
             "tidings.toml:11: `email.from` must be an e-mail address like `ops@example.com`, not \"nobody\"",
         ],
     );
+}
+
+// What every call would be refused for is said when the file is checked.
+#[test]
+fn a_push_server_has_an_address_that_can_be_called() {
+    for (server, why) in [
+        ("http://u:p@h/", "must not hold a user or password"),
+        ("http://256.1.1.1/", "cannot be read"),
+        (&format!("http://h/{}", "x".repeat(MAX_URL_BYTES - 8)), "is too long"),
+    ] {
+        let problems = bad(&format!("[ntfy]\nserver = \"{server}\""));
+        assert_eq!(problems.to_string(), format!("tidings.toml:2: `ntfy.server` {why}"));
+    }
+    good(&format!("[ntfy]\nserver = \"http://h/{}\"", "x".repeat(MAX_URL_BYTES - 9)));
 }
 
 #[test]
