@@ -165,7 +165,9 @@ fn since_1970(micros: u64) -> [u8; ISO_MICROS] {
 
 /// The digits of a number below a hundred.
 const fn two(number: u64) -> [u8; 2] {
-    [b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8]
+    // A byte is divided with less effort.
+    let number = number as u8;
+    [b'0' + number / 10, b'0' + number % 10]
 }
 
 #[cfg(test)]
