@@ -1,7 +1,6 @@
 //! `[[message_types]]`: message types besides the built-in ones.
 
 use serde::{Deserialize, Serialize};
-
 use tidings_core::envelope::check_name;
 
 use super::check::{Check, plain_name};
