@@ -55,7 +55,7 @@ struct ScheduleBody {
     timezone: Option<String>,
     /// A duration like 15m, from 1s to 366d, counted from now.
     every: Option<String>,
-    /// An instant in the future.
+    /// An instant in the future; more digits than those of milliseconds are cut off.
     at: Option<String>,
     message_type: String,
     /// At most 262,144 bytes of JSON in 24 levels.

@@ -35,6 +35,7 @@ pub use worker::Status;
 use crate::config::schedules::Schedule as Configured;
 use crate::messages::Messages;
 
+use crate::messages::payload::keep_numbers;
 /// Schedules there can be.
 pub const MOST: usize = 1000;
 /// Runs that are shown.
@@ -127,11 +128,14 @@ impl From<&Configured> for Definition {
             cron: configured.cron.clone(),
             timezone: configured.timezone.clone(),
             every: configured.every.clone(),
-            at: configured.at.clone(),
+            at: configured.at.clone().map(timing::kept_instant),
             message_type: configured.message_type.clone(),
-            payload: configured.payload.as_map().clone(),
+            payload,
             enabled: configured.enabled,
             missed: configured.missed,
         }
     }
 }
+/// As it is kept, so that what is written in the same way later is the same.
+        let mut payload = configured.payload.as_map().clone();
+        keep_numbers(&mut payload);

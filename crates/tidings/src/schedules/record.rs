@@ -7,7 +7,7 @@ use tidings_core::envelope::FieldError;
 use tidings_core::time::{self, Timestamp};
 use tidings_store::{Change, Condition, Error, Item, Key, KeyKind, Table, Value, Write};
 
-use super::timing::{Said, Timing};
+use super::timing::{Said, Timing, kept_instant};
 use crate::config::schedules::Missed;
 use crate::origin::Origin;
 
@@ -161,7 +161,8 @@ impl Schedule {
                 cron: text("cron"),
                 timezone: text("timezone")?,
                 every: text("every"),
-                at: text("at"),
+                // Earlier versions kept every digit.
+                at: text("at").map(kept_instant),
                 message_type: text("message_type")?,
                 payload: item.get("payload")?.to_record().ok()?,
                 enabled: item.get("enabled") == Some(&Value::Bool(true)),

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
+use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use tidings_core::envelope::FieldError;
-use tidings_core::time::Timestamp;
+use tidings_core::time::{self, Timestamp};
 
 use super::calendar::Calendar;
 use crate::config::{duration, values};
@@ -60,7 +61,10 @@ impl Timing {
                 }
                 Err(error) => refuse("every", format!("must be a duration: {error}")),
             },
-            (None, None, Some(at)) => values::instant(at).map(Self::At).or_else(|why| refuse("at", why)),
+            (None, None, Some(at)) => match values::instant(at) {
+                Ok(at) => Ok(Self::At(in_millis(at))),
+                Err(why) => refuse("at", why),
+            },
             _ => refuse("", "needs exactly one of `cron`, `every` and `at`".to_owned()),
         }
     }
@@ -100,7 +104,7 @@ impl Timing {
             && let Some(last) = self.last_until(until).filter(|last| *last > from)
         {
             runs.push(last);
-            match last.checked_sub(jiff::SignedDuration::from_nanos(1)) {
+            match last.checked_sub(SignedDuration::from_nanos(1)) {
                 Ok(before) => until = before,
                 Err(_) => break,
             }
@@ -117,6 +121,22 @@ impl Timing {
 }
 
 fn read_cron(text: &str, timezone: &str) -> Result<Timing, Vec<FieldError>> {
+/// The instant as the runs and the ids of their messages have it.
+fn in_millis(at: Timestamp) -> Timestamp {
+    let beyond = i64::from(at.subsec_nanosecond().rem_euclid(1_000_000));
+    at.checked_sub(SignedDuration::from_nanos(beyond)).unwrap_or(at)
+}
+
+/// What somebody says of an instant, without the digits that no run has: how far a schedule has come is kept with fewer,
+/// and one that is never reached would run again and again.
+#[must_use]
+pub fn kept_instant(text: String) -> String {
+    match time::read(&text) {
+        Some(at) if in_millis(at) != at => time::iso_millis(at),
+        _ => text,
+    }
+}
+
     let mut errors = Vec::new();
     // Five fields, or six with seconds first; a seventh would be the year.
     let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();

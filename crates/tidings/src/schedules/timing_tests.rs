@@ -206,6 +206,27 @@ fn mistakes_are_named_by_field() {
 #[test]
 fn a_list_has_no_empty_place() {
     for text in ["1,2,,3 * * * *", ",1 * * * *", "1, * * * *", "0 0 1 * mon,,tue"] {
+// S002-66: a run has milliseconds, and so has what is said of it.
+#[test]
+fn an_instant_has_milliseconds() {
+    for (said, kept) in [
+        ("2027-01-01T08:00:00Z", "2027-01-01T08:00:00Z"),
+        ("2027-01-01T09:00:00.123+01:00", "2027-01-01T09:00:00.123+01:00"),
+        ("2027-01-01T08:00:00.123000000Z", "2027-01-01T08:00:00.123000000Z"),
+        ("2027-01-01T09:00:00.1234+01:00", "2027-01-01T08:00:00.123Z"),
+        ("2027-01-01T08:00:00.000000001Z", "2027-01-01T08:00:00.000Z"),
+        ("9999-12-30T22:00:00.999999999Z", "9999-12-30T22:00:00.999Z"),
+        ("1969-12-31T23:59:59.9995Z", "1969-12-31T23:59:59.999Z"),
+        ("tomorrow", "tomorrow"),
+    ] {
+        assert_eq!(kept_instant(said.to_owned()), kept, "{said}");
+        let said = Said { cron: None, timezone: "UTC", every: None, at: Some(said) };
+        if let Ok(timing) = Timing::read(said, Timestamp::UNIX_EPOCH) {
+            assert_eq!(timing.next_after(Timestamp::MIN), Some(at(kept)));
+        }
+    }
+}
+
         let said = Said { cron: Some(text), timezone: "UTC", every: None, at: None };
         let errors = Timing::read(said, Timestamp::UNIX_EPOCH).unwrap_err();
         assert_eq!(errors.len(), 1, "{text}");

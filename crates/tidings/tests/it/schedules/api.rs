@@ -62,6 +62,25 @@ async fn a_schedule_is_made_shown_replaced_and_deleted() {
     assert_eq!(actions, ["schedule.delete", "schedule.put", "schedule.put"]);
 }
 
+// S002-66: what PUT answers is what GET gives.
+#[tokio::test]
+async fn what_is_answered_is_what_is_kept() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let body = r#"{ "at": "2026-04-01T09:00:00.123456789+01:00", "message_type": "reminder",
+        "payload": { "text": "x", "one": 1.0, "zero": -0.0, "list": [2.50, { "large": 1e100, "seven": 7.0 }] } }"#;
+    let request = client.request(Method::PUT, "/api/schedules/once").header("content-type", "application/json");
+    let made = Answer::to(request.body(body)).await.expect(201).json();
+    let mut shown = client.get("/api/schedules/once").await.expect(200).json();
+    shown.as_object_mut().unwrap().remove("runs");
+    assert_eq!(made, shown);
+    assert_eq!((&made["payload"]["one"], &made["payload"]["zero"]), (&json!(1), &json!(0)));
+    assert_eq!(
+        (&made["at"], &made["next_runs"]),
+        (&json!("2026-04-01T08:00:00.123Z"), &json!(["2026-04-01T08:00:00.123Z"]))
+    );
+}
+
 // S002-66: what is told ahead is what comes, also in the night in which the clocks change.
 #[tokio::test]
 async fn next_runs_know_when_the_clocks_change() {

@@ -10,7 +10,7 @@ use tidings::messages::{Message, Messages, record};
 use tidings::schedules::{Origin, Outcome, Schedules, Told};
 use tidings_core::time::{ManualClock, Timestamp};
 use tidings_store::memory::Memory;
-use tidings_store::{Query, Store};
+use tidings_store::{Query, Store, Write};
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -274,21 +274,68 @@ async fn an_instant_runs_once_also_after_a_time_without_a_server() {
     assert_eq!(world.activate("2026-03-03T09:00:00Z").await, 0);
 }
 
+// S002-66: what is kept of how far a schedule has come has fewer digits than an instant may have.
+#[tokio::test]
+async fn an_instant_with_many_digits_runs_once() {
+    let world = World::new();
+    let body =
+        json!({ "at": "2026-03-01T12:00:00.123456789Z", "message_type": "scheduler_test", "payload": { "text": "x" } });
+    world.put("party", body, "2026-03-01T00:00:00Z").await;
+    let kept = world.scheduler().get("party").await.unwrap().unwrap();
+    assert_eq!(kept.definition.at.as_deref(), Some("2026-03-01T12:00:00.123Z"));
+    // One of an earlier version has all of them, and it has fired, too.
+    let done = "2026-03-01T12:00:00.123456Z";
+    let mut old = kept.to_item().unwrap().with("id", "old").with("at", "2026-03-01T12:00:00.123456789Z");
+    old = old.with("done_until", done);
+    world.store.transact(vec![Write::put(tidings::schedules::table(), old)]).await.unwrap();
+    assert_eq!(world.activate("2026-03-01T12:00:00.5Z").await, 1);
+    assert_eq!(world.fired("party").await, ["2026-03-01T12:00:00.123Z"]);
+    let party = world.scheduler().get("party").await.unwrap().unwrap();
+    assert_eq!(party.done_until, at("2026-03-01T12:00:00.123Z"));
+    // Its message is gone one day, and does not come again.
+    let table = record::table("dev");
+    let gone = Write::delete(&table, tidings_store::Key::new(world.messages().await[0].message_id.as_str()));
+    world.store.transact(vec![gone]).await.unwrap();
+    assert_eq!(world.activate("2026-09-01T12:00:00Z").await, 0);
+    assert_eq!(world.scheduler().get("old").await.unwrap().unwrap().done_until, at(done));
+}
+
+fn configured(text: &str) -> Vec<tidings::config::schedules::Schedule> {
+    let text = format!("[[schedules]]\nname = \"daily-hello\"\nmessage_type = \"scheduled_hello\"\n{text}\n");
+    Config::parse(&text, std::iter::empty()).unwrap().schedules
+}
+
+// S002-66, SX-19: numbers and instants are kept in another way than they are written, and are still the same.
+#[tokio::test]
+async fn a_start_with_the_same_file_changes_nothing() {
+    for text in [
+        "every = \"1h\"\npayload = { text = \"x\", ratio = 1.0, list = [-0.0, { a = 2.50, b = 1e100 }] }",
+        "at = 2027-03-01T12:00:00.123456789Z\npayload = { text = \"x\" }",
+        "at = \"2027-03-01T12:00:00.1234+01:00\"\npayload = { text = \"x\" }",
+    ] {
+        let world = World::new();
+        let (scheduler, configured) = (world.scheduler(), configured(text));
+        let told = Told { audit: &world.audit, user: "test", correlation_id: "c-1" };
+        scheduler.load(&configured, told, at("2026-03-01T08:00:00Z")).await.unwrap();
+        let first = scheduler.get("daily-hello").await.unwrap();
+        scheduler.load(&configured, told, at("2026-03-01T09:00:00Z")).await.unwrap();
+        assert_eq!(scheduler.get("daily-hello").await.unwrap(), first, "{text}");
+    }
+}
+
 #[tokio::test]
 async fn the_file_brings_schedules_and_takes_them_away() {
     let world = World::new();
-    let text = "[[schedules]]\nname = \"daily-hello\"\ncron = \"0 9 * * *\"\nmessage_type = \"scheduled_hello\"\n\
-        payload = { text = \"x\" }\n";
-    let config = Config::parse(text, std::iter::empty()).unwrap();
+    let configured = configured("cron = \"0 9 * * *\"\npayload = { text = \"x\" }");
     let scheduler = world.scheduler();
     let load = async |schedules: &[_], now| {
         let told = Told { audit: &world.audit, user: "test", correlation_id: "c-1" };
         scheduler.load(schedules, told, at(now)).await.unwrap();
     };
-    load(&config.schedules, "2026-03-01T08:00:00Z").await;
+    load(&configured, "2026-03-01T08:00:00Z").await;
     assert_eq!(world.activate("2026-03-01T09:00:00Z").await, 1);
     // A restart with the same file changes nothing, and what was missed in between is made up for.
-    load(&config.schedules, "2026-03-02T12:00:00Z").await;
+    load(&configured, "2026-03-02T12:00:00Z").await;
     assert_eq!(world.activate("2026-03-02T12:00:01Z").await, 1);
     load(&[], "2026-03-02T13:00:00Z").await;
     assert!(scheduler.list().await.unwrap().is_empty());
