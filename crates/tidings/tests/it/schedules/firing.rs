@@ -9,6 +9,7 @@ use tidings::config::Config;
 use tidings::messages::{Message, Messages, record};
 use tidings::schedules::{Origin, Outcome, Schedules, Told};
 use tidings_core::time::{ManualClock, Timestamp};
+use tidings_store::faults::{Faulty, Moment};
 use tidings_store::memory::Memory;
 use tidings_store::{Query, Store, Write};
 
@@ -321,6 +322,29 @@ async fn a_start_with_the_same_file_changes_nothing() {
         scheduler.load(&configured, told, at("2026-03-01T09:00:00Z")).await.unwrap();
         assert_eq!(scheduler.get("daily-hello").await.unwrap(), first, "{text}");
     }
+}
+
+// S002-66: the worker comes in between, and what the file no longer has goes all the same.
+#[tokio::test]
+async fn a_schedule_that_fires_while_it_is_taken_out_is_taken_out() {
+    let mut world = World::new();
+    let faulty = Arc::new(Faulty::new(Arc::clone(&world.store)));
+    world.store = faulty.clone();
+    world.audit = Audit::new(faulty.clone(), Arc::new(ManualClock::new(at("2026-01-01T00:00:00Z"))));
+    let scheduler = world.scheduler();
+    let told = Told { audit: &world.audit, user: "test", correlation_id: "c-1" };
+    let configured = configured("every = \"1m\"\npayload = { text = \"x\" }");
+    scheduler.load(&configured, told, at("2026-03-01T08:00:00Z")).await.unwrap();
+    let gate = faulty.hold(Moment::Before);
+    let fires = async {
+        gate.arrived(1).await;
+        faulty.hold(Moment::Before).open();
+        assert_eq!(world.activate("2026-03-01T08:01:00Z").await, 1);
+        gate.open();
+    };
+    let (taken, ()) = tokio::join!(scheduler.load(&[], told, at("2026-03-01T08:01:00Z")), fires);
+    taken.unwrap();
+    assert!(scheduler.list().await.unwrap().is_empty());
 }
 
 #[tokio::test]
