@@ -7,6 +7,7 @@ use tidings_core::envelope::FieldError;
 use tidings_core::time::{self, Timestamp};
 use tidings_store::{Change, Condition, Error, Item, Key, KeyKind, Table, Value, Write};
 
+use super::due::Progress;
 use super::timing::{Said, Timing, kept_instant};
 use crate::config::schedules::Missed;
 use crate::origin::Origin;
@@ -86,7 +87,7 @@ pub struct Schedule {
     pub name: String,
     pub origin: Origin,
     pub definition: Definition,
-    /// Where intervals are counted from.
+    /// When its timing became what it is; intervals are counted from here.
     pub anchor: Timestamp,
     /// Runs up to here are done with.
     pub done_until: Timestamp,
@@ -129,6 +130,11 @@ impl Schedule {
 
     pub fn timing(&self) -> Result<Timing, Vec<FieldError>> {
         Timing::read(self.definition.said(), self.anchor)
+    }
+
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        Progress { made: self.anchor, done_until: self.done_until }
     }
 
     pub fn to_item(&self) -> Result<Item, Error> {

@@ -21,7 +21,8 @@ const ZONE: &str = "must be an IANA time zone like \"Europe/Berlin\"";
 #[derive(Debug, Clone)]
 pub enum Timing {
     Cron(Calendar),
-    /// Every so many milliseconds, counted from an instant.
+    /// Every so many milliseconds, counted from an instant in both directions: if the clock was ahead when the schedule was
+    /// made, it goes on at its pace once that is set right.
     Every {
         millis: i64,
         anchor: Timestamp,
@@ -76,7 +77,7 @@ impl Timing {
             Self::Cron(calendar) => calendar.next_after(after),
             Self::Every { millis, anchor } => {
                 let passed = after.as_millisecond().saturating_sub(anchor.as_millisecond()).div_euclid(*millis);
-                at_count(*anchor, *millis, passed.saturating_add(1).max(1))
+                at_count(*anchor, *millis, passed.saturating_add(1))
             }
             Self::At(at) => (*at > after).then_some(*at),
         }
@@ -89,7 +90,7 @@ impl Timing {
             Self::Cron(calendar) => calendar.last_until(until),
             Self::Every { millis, anchor } => {
                 let passed = until.as_millisecond().saturating_sub(anchor.as_millisecond()).div_euclid(*millis);
-                (passed >= 1).then(|| at_count(*anchor, *millis, passed)).flatten()
+                at_count(*anchor, *millis, passed)
             }
             Self::At(at) => (*at <= until).then_some(*at),
         }
@@ -120,7 +121,6 @@ impl Timing {
     }
 }
 
-fn read_cron(text: &str, timezone: &str) -> Result<Timing, Vec<FieldError>> {
 /// The instant as the runs and the ids of their messages have it.
 fn in_millis(at: Timestamp) -> Timestamp {
     let beyond = i64::from(at.subsec_nanosecond().rem_euclid(1_000_000));
@@ -137,6 +137,7 @@ pub fn kept_instant(text: String) -> String {
     }
 }
 
+fn read_cron(text: &str, timezone: &str) -> Result<Timing, Vec<FieldError>> {
     let mut errors = Vec::new();
     // Five fields, or six with seconds first; a seventh would be the year.
     let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();

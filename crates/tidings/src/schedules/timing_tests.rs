@@ -168,9 +168,13 @@ fn intervals_are_counted_from_their_beginning() {
     let said = Said { cron: None, timezone: "UTC", every: Some("1h30m"), at: None };
     let timing = Timing::read(said, at("2026-01-01T00:10:00Z")).unwrap();
     assert_eq!(next(&timing, "2026-01-01T00:10:00Z", 2), ["2026-01-01T01:40:00Z", "2026-01-01T03:10:00Z"]);
-    assert_eq!(next(&timing, "2025-01-01T00:00:00Z", 1), ["2026-01-01T01:40:00Z"]);
-    assert_eq!(timing.last_until(at("2026-01-01T01:39:59Z")), None);
+    assert_eq!(timing.last_until(at("2026-01-01T01:39:59Z")), Some(at("2026-01-01T00:10:00Z")));
     assert_eq!(timing.last_until(at("2026-01-01T01:40:00Z")), Some(at("2026-01-01T01:40:00Z")));
+    // S002-66: by a clock that was ahead when it was counted from there, it comes at the same pace before.
+    assert_eq!(next(&timing, "2025-12-31T22:39:59Z", 2), ["2025-12-31T22:40:00Z", "2026-01-01T00:10:00Z"]);
+    assert_eq!(next(&timing, "2025-12-31T22:40:00Z", 1), ["2026-01-01T00:10:00Z"]);
+    assert_eq!(timing.last_until(at("2025-12-31T22:39:59.9Z")), Some(at("2025-12-31T21:10:00Z")));
+    assert_eq!(timing.latest(at("2025-12-31T22:40:00Z"), at("2026-01-01T01:40:00Z"), 9).len(), 2);
 }
 
 #[test]
@@ -202,10 +206,6 @@ fn mistakes_are_named_by_field() {
     assert_eq!(read(None, "UTC", Some("1h"), Some("2027-01-01T00:00:00Z")), [""]);
 }
 
-// S002-66: nothing between two commas is a slip, and not nothing.
-#[test]
-fn a_list_has_no_empty_place() {
-    for text in ["1,2,,3 * * * *", ",1 * * * *", "1, * * * *", "0 0 1 * mon,,tue"] {
 // S002-66: a run has milliseconds, and so has what is said of it.
 #[test]
 fn an_instant_has_milliseconds() {
@@ -227,6 +227,10 @@ fn an_instant_has_milliseconds() {
     }
 }
 
+// S002-66: nothing between two commas is a slip, and not nothing.
+#[test]
+fn a_list_has_no_empty_place() {
+    for text in ["1,2,,3 * * * *", ",1 * * * *", "1, * * * *", "0 0 1 * mon,,tue"] {
         let said = Said { cron: Some(text), timezone: "UTC", every: None, at: None };
         let errors = Timing::read(said, Timestamp::UNIX_EPOCH).unwrap_err();
         assert_eq!(errors.len(), 1, "{text}");

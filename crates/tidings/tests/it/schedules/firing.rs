@@ -1,7 +1,10 @@
 //! Which runs are made, through restarts, other processes and clocks that jump.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tidings::audit::Audit;
 use tidings::clock::SystemIds;
@@ -162,7 +165,7 @@ async fn pass(process: &Schedules, seconds: std::ops::Range<u64>, ahead: i64) ->
     for second in seconds {
         let now = at("2026-03-01T12:00:00Z").as_second() + i64::try_from(second).unwrap() + ahead;
         let now = Timestamp::from_second(now).unwrap();
-        fired += process.look(now, std::time::Duration::from_secs(second)).await.unwrap().fired;
+        fired += process.look(now, Duration::from_secs(second)).await.unwrap().fired;
     }
     fired
 }
@@ -182,7 +185,7 @@ async fn a_clock_that_was_ahead_for_some_seconds_follows_the_policy_and_goes_on(
         assert_eq!(pass(&process, 15..16, 0).await, 2, "{missed}: 12 and 14");
         assert_eq!(pass(&process, 16..41, 0).await, 13, "{missed}");
         let messages = world.messages().await;
-        let runs: std::collections::BTreeSet<_> = messages.iter().map(|message| message.message_id.clone()).collect();
+        let runs: BTreeSet<_> = messages.iter().map(|message| message.message_id.clone()).collect();
         assert_eq!((runs.len(), messages.len()), (20 + ahead, 20 + ahead), "{missed}");
     }
 }
@@ -197,13 +200,56 @@ async fn a_clock_set_back_while_it_runs_loses_and_doubles_nothing() {
         pass(&process, 0..1, 0).await;
         let before = world.messages().await.len();
         assert_eq!(pass(&process, 1..21, 0).await, 10, "{missed}");
-        // Before the schedule was made, and nothing to do; then by what was done already; then on.
-        assert_eq!(pass(&process, 21..41, -7200).await, 0, "{missed}");
+        // Before the schedule was made it goes on at its pace; then by what was done already; then on. What lies between
+        // was before it was made, and is not made up for.
+        assert_eq!(pass(&process, 21..41, -7200).await, 10, "{missed}");
         assert_eq!(pass(&process, 41..61, -30).await, 5, "{missed}: 22 to 30");
-        assert_eq!(world.messages().await.len(), before + 15, "{missed}");
+        assert_eq!(world.messages().await.len(), before + 25, "{missed}");
         let fired = world.fired("hello").await;
         let from_two = fired.iter().filter(|at| at.as_str() > "2026-03-01T12:00:01Z").count();
         assert_eq!(from_two, 15, "{missed}: what was made stays in the history");
+    }
+}
+
+// S002-66: made by a clock that is ahead, which is then set right; with a restart, or without.
+#[tokio::test]
+async fn what_was_made_by_a_clock_that_was_ahead_goes_on_at_its_pace() {
+    for (body, runs) in [(every("15m", "all"), 191), (cron("*/15 * * * *"), 192)] {
+        for restarts in [true, false] {
+            let world = World::new();
+            world.put("hello", body.clone(), "2026-03-31T12:05:00Z").await;
+            let mut process = world.started(at("2026-03-31T12:00:00Z"));
+            assert_eq!(process.look(at("2026-03-31T12:05:01Z"), Duration::ZERO).await.unwrap().fired, 0);
+            let right = at("2026-03-30T12:05:00Z");
+            if restarts {
+                process = world.started(right);
+            }
+            // Two days, and halfway the moment at which it was made comes by.
+            for minutes in (0..2 * 24 * 60).step_by(5) {
+                let passed = Duration::from_secs(1 + 60 * minutes);
+                let status = process.look(right + passed, passed).await.unwrap();
+                assert!(
+                    status.fired <= 1 && status.next.unwrap().duration_since(right) < SignedDuration::from_hours(49)
+                );
+            }
+            let messages = world.messages().await;
+            let ids: BTreeSet<_> = messages.iter().map(|message| &message.message_id).collect();
+            assert_eq!((ids.len(), messages.len()), (runs, runs), "{restarts}");
+        }
+    }
+}
+
+// S002-66: nothing is due from before a schedule was made.
+#[tokio::test]
+async fn a_new_schedule_waits_for_its_first_run() {
+    for missed in ["skip", "once", "all"] {
+        let world = World::new();
+        world.put("hello", every("15m", missed), "2026-03-01T12:00:00.7Z").await;
+        for now in ["12:00:00.8", "12:00:30", "12:14:59.9"] {
+            assert_eq!(world.activate(&format!("2026-03-01T{now}Z")).await, 0, "{missed} {now}");
+        }
+        assert_eq!(world.activate("2026-03-01T12:15:00Z").await, 1, "{missed}");
+        assert_eq!(world.fired("hello").await, ["2026-03-01T12:15:00Z"]);
     }
 }
 
