@@ -132,6 +132,11 @@ impl<'a> Check<'a> {
         self.unwritten.is_none()
     }
 
+    /// Whether what was written could not be read; that is said already.
+    pub(super) fn is_faulty(&self) -> bool {
+        self.muted
+    }
+
     fn at(&self) -> &str {
         self.unwritten.as_deref().unwrap_or(&self.here.path)
     }

@@ -85,7 +85,15 @@ impl FromStr for Allowed {
             let address: IpAddr = address.parse().map_err(|_| wrong())?;
             let longest = if address.is_ipv4() { 32 } else { 128 };
             let prefix: u8 = prefix.parse().ok().filter(|prefix| *prefix <= longest).ok_or_else(wrong)?;
-            return Ok(Self::Network { address, prefix });
+            let plain = address.to_canonical();
+            if plain.is_ipv4() == address.is_ipv4() {
+                return Ok(Self::Network { address, prefix });
+            }
+            // An IPv4 network written as IPv6: of its 128 bits, the last 32 are its own.
+            return match prefix.checked_sub(96) {
+                Some(prefix) => Ok(Self::Network { address: plain, prefix }),
+                None => Err(format!("must have a prefix from 96 to 128 in {}, or be an IPv4 network", quote(text))),
+            };
         }
         let label = |label: &str| {
             !label.is_empty()
@@ -122,6 +130,26 @@ mod tests {
         assert!(!permits("0.0.0.0/0", "::1"));
         assert!(permits("fd00::/8", "fdff::1"));
         assert!(!permits("fd00::/8", "fe80::1"));
+    }
+
+    #[test]
+    fn an_ipv4_network_may_be_written_as_ipv6() {
+        for (entry, ip, good) in [
+            ("::ffff:7f00:0/104", "127.0.0.1", true),
+            ("::ffff:127.0.0.0/104", "::ffff:127.255.255.255", true),
+            ("::ffff:127.0.0.0/104", "128.0.0.0", false),
+            ("::ffff:10.1.0.0/112", "10.1.255.255", true),
+            ("::ffff:10.1.0.0/112", "10.2.0.0", false),
+            ("::ffff:10.1.0.7/128", "10.1.0.7", true),
+            ("::ffff:0:0/96", "8.8.8.8", true),
+            ("::ffff:0:0/96", "::1", false),
+        ] {
+            assert_eq!(permits(entry, ip), good, "{entry} {ip}");
+        }
+        // It would be none of IPv4, and nothing else is there.
+        for bad in ["::ffff:10.0.0.0/8", "::ffff:0:0/95"] {
+            assert!(bad.parse::<Allowed>().unwrap_err().contains("must have a prefix from 96 to 128"), "{bad}");
+        }
     }
 
     #[test]

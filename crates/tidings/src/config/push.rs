@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::Check;
 use super::listen::Listen;
-use super::ntfy::check_topic;
+use super::values;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -69,10 +69,14 @@ impl Push {
 
 fn check_patterns(patterns: &[String], check: &mut Check<'_>) {
     for (index, pattern) in patterns.iter().enumerate() {
-        // `*` alone is every topic.
-        let start = pattern.strip_suffix('*');
-        if start != Some("") {
-            check_topic(start.unwrap_or(pattern), &mut check.item(index));
+        let judged = match pattern.strip_suffix('*') {
+            // Alone, it is every topic.
+            Some("") => Ok(()),
+            Some(start) => values::topic_start(start),
+            None => values::topic(pattern),
+        };
+        if let Err(why) = judged {
+            check.item(index).problem(why);
         }
     }
 }

@@ -75,10 +75,11 @@ impl Schedule {
             Err(errors) => errors,
         };
         for error in errors {
-            if error.field.is_empty() {
-                check.problem(error.message);
-            } else {
+            if !error.field.is_empty() {
                 check.key(&error.field).problem(error.message);
+            } else if !["cron", "every", "at"].iter().any(|key| check.key(key).is_faulty()) {
+                // One that could not be read is there, and not missing.
+                check.problem(error.message);
             }
         }
         check.key("message_type").name(&self.message_type);

@@ -95,10 +95,12 @@ pub fn instant(text: &str) -> Result<Timestamp, String> {
 
 /// ntfy's own rule for topics.
 pub fn topic(topic: &str) -> Result<(), String> {
+    if ntfy::RESERVED.contains(&topic) { Err(ntfy::KEPT.to_owned()) } else { topic_start(topic) }
+}
+
+/// The beginning of topics, which may be a name that none may have.
+pub fn topic_start(topic: &str) -> Result<(), String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if ntfy::RESERVED.contains(&topic) {
-        return Err(ntfy::KEPT.to_owned());
-    }
     if topic.is_empty() || topic.len() > 64 || !topic.chars().all(allowed) {
         return Err(format!("must be 1 to 64 letters, digits, `_` or `-`, not {}", quote(topic)));
     }

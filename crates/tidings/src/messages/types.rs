@@ -13,6 +13,7 @@ use tidings_core::envelope::{FieldError, check_name};
 
 use super::payload;
 use crate::channel::ntfy::RESERVED;
+use crate::channel::one_line;
 use crate::config::message_types::MessageType;
 
 /// Errors named in one answer.
@@ -21,6 +22,10 @@ const MOST_ERRORS: usize = 50;
 pub const TYPE_CHARS: usize = 128;
 /// Characters of a text.
 const TEXT_CHARS: usize = 65_536;
+/// Something that is no blank.
+const NOT_BLANK: &str = "\\S";
+const A_URL: &str = "^[Hh][Tt][Tt][Pp][Ss]?://[^\\s/?#]+[^\\s]*$";
+const A_TOPIC: &str = "^[A-Za-z0-9_-]{1,64}$";
 const CLICK_URL: &str = "must be a URL that begins with http:// or https://";
 const NO_URL: &str = "is no valid URL";
 
@@ -153,33 +158,48 @@ fn field_error(error: &jsonschema::ValidationError<'_>, field: String) -> FieldE
         ValidationErrorKind::Required { property } => {
             FieldError::new(format!("{field}.{}", property.as_str().unwrap_or_default()), "is required")
         }
-        ValidationErrorKind::Pattern { .. } if field == "payload.click_url" => {
+        ValidationErrorKind::Pattern { pattern } => {
             let begins = error.instance().as_str().is_some_and(begins_as_url);
-            FieldError::new(field, if begins { NO_URL } else { CLICK_URL })
+            // A type of somebody's own may ask for another pattern in the same field.
+            let why = match pattern.as_str() {
+                A_URL if begins => NO_URL.to_owned(),
+                A_URL => CLICK_URL.to_owned(),
+                A_TOPIC => "must be 1 to 64 letters, digits, `_` or `-`".to_owned(),
+                NOT_BLANK => "must not be blank".to_owned(),
+                other => format!("must match the pattern `{}`", one_line(other, 200)),
+            };
+            FieldError::new(field, why)
         }
-        ValidationErrorKind::Pattern { .. } if field == "payload.topic" => {
-            FieldError::new(field, "must be 1 to 64 letters, digits, `_` or `-`")
-        }
-        ValidationErrorKind::Not { .. } if field == "payload.topic" => {
+        ValidationErrorKind::Not { schema } if *schema == reserved() => {
             FieldError::new(field, crate::channel::ntfy::KEPT)
         }
-        ValidationErrorKind::Pattern { .. } if field == "payload.text" => FieldError::new(field, "must not be blank"),
-        ValidationErrorKind::Enum { .. } if field == "payload.priority" => {
+        ValidationErrorKind::Enum { options } if **options == priorities() => {
             FieldError::new(field, "must be min, low, default, high, max (or urgent), or 1 to 5")
         }
         ValidationErrorKind::MaxLength { limit } => {
             FieldError::new(field, format!("must have at most {limit} characters"))
         }
         ValidationErrorKind::MaxItems { limit } => FieldError::new(field, format!("must have at most {limit} entries")),
-        ValidationErrorKind::MinLength { .. } => FieldError::new(field, "must not be empty"),
+        ValidationErrorKind::MinLength { limit: 1 } => FieldError::new(field, "must not be empty"),
+        ValidationErrorKind::MinLength { limit } => {
+            FieldError::new(field, format!("must have at least {limit} characters"))
+        }
         // The library repeats the value, however long it is.
-        _ => FieldError::new(field, crate::channel::one_line(&error.masked().to_string(), 300)),
+        _ => FieldError::new(field, one_line(&error.masked().to_string(), 300)),
     }
 }
 
 fn begins_as_url(text: &str) -> bool {
     let begins = |scheme: &str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     begins("http://") || begins("https://")
+}
+
+fn reserved() -> Value {
+    json!({ "enum": RESERVED })
+}
+
+fn priorities() -> Value {
+    json!(["min", "low", "default", "high", "max", "urgent", 1, 2, 3, 4, 5])
 }
 
 /// What holds in every type.
@@ -189,16 +209,16 @@ fn common() -> Value {
         "properties": {
             "text": { "type": "string", "maxLength": TEXT_CHARS },
             "title": { "type": "string", "maxLength": 500 },
-            "priority": { "enum": ["min", "low", "default", "high", "max", "urgent", 1, 2, 3, 4, 5] },
+            "priority": { "enum": priorities() },
             "tags": { "type": "array", "maxItems": 20, "items": { "type": "string", "minLength": 1, "maxLength": 64 } },
-            "click_url": { "type": "string", "maxLength": 2048, "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://[^\\s/?#]+[^\\s]*$" },
-            "topic": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$", "not": { "enum": RESERVED } },
+            "click_url": { "type": "string", "maxLength": 2048, "pattern": A_URL },
+            "topic": { "type": "string", "pattern": A_TOPIC, "not": reserved() },
         },
     })
 }
 
 fn built_in() -> [(&'static str, Value); 5] {
-    let text = json!({ "type": "string", "pattern": "\\S", "maxLength": TEXT_CHARS });
+    let text = json!({ "type": "string", "pattern": NOT_BLANK, "maxLength": TEXT_CHARS });
     let short = json!({ "type": "string", "minLength": 1, "maxLength": 256 });
     let with = |required: &[&str], more: Value| {
         let mut properties = json!({ "text": text });
@@ -318,5 +338,35 @@ mod tests {
         assert_eq!(check(json!({ "order": "one", "priority": "loud" })), 2);
         let bad = json!({ "type": "no such type" });
         assert!(check_schema(bad.as_object().unwrap()).is_err());
+    }
+
+    // S002-83: what a type of somebody's own asks for is said as it is.
+    #[test]
+    fn a_refusal_says_what_the_schema_asks_for() {
+        let whys = |properties: Value, payload: Value| {
+            let schema = json!({ "type": "object", "properties": properties });
+            let kind = MessageType { name: "own".to_owned(), schema: serde_json::from_value(schema).unwrap() };
+            let errors = Types::new(&[kind]).unwrap().check("own", payload.as_object().unwrap());
+            errors.into_iter().map(|error| error.message).collect::<Vec<_>>()
+        };
+        let text = |rule: Value, text: &str| whys(json!({ "text": rule }), json!({ "text": text }));
+        assert_eq!(text(json!({ "pattern": "^ok" }), "no"), ["must match the pattern `^ok`"]);
+        assert_eq!(text(json!({ "pattern": "\\S" }), " "), ["must not be blank"]);
+        assert_eq!(text(json!({ "minLength": 3 }), "no"), ["must have at least 3 characters"]);
+        assert_eq!(text(json!({ "minLength": 1 }), ""), ["must not be empty"]);
+        let topic = |rule: Value, topic: &str| whys(json!({ "topic": rule }), json!({ "topic": topic }));
+        assert_eq!(topic(json!({ "pattern": "^ops" }), "dev"), ["must match the pattern `^ops`"]);
+        assert_eq!(topic(json!({}), "a b"), ["must be 1 to 64 letters, digits, `_` or `-`"]);
+        assert_eq!(topic(json!({}), "docs"), [crate::channel::ntfy::KEPT]);
+        assert_ne!(topic(json!({ "not": { "const": "dev" } }), "dev"), [crate::channel::ntfy::KEPT]);
+        let own = json!({ "pattern": "^https://a\\.example/" });
+        let whys_of_url = whys(json!({ "click_url": own }), json!({ "click_url": "https://b.example/" }));
+        assert_eq!(whys_of_url, ["must match the pattern `^https://a\\.example/`"]);
+        let priority =
+            |given: Value| whys(json!({ "priority": { "enum": ["high", 4] } }), json!({ "priority": given }));
+        assert!(priority(json!("low")).concat().contains("high"), "{:?}", priority(json!("low")));
+        assert!(
+            priority(json!("loud")).contains(&"must be min, low, default, high, max (or urgent), or 1 to 5".to_owned())
+        );
     }
 }

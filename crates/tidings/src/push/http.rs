@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -96,12 +97,25 @@ async fn health() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], r#"{"healthy":true}"#)
 }
 
+/// The topics in a path, as they stand there.
+struct Topics(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Topics {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        // All that can be wrong with one text in a path.
+        let not_text = |_| Refusal::topic("it must be UTF-8");
+        Path::from_request_parts(parts, state).await.map(|Path(topics)| Self(topics)).map_err(not_text)
+    }
+}
+
 /// Says what the path takes; the router would count HEAD among it.
 async fn no_trigger() -> impl IntoResponse {
     ([(header::ALLOW, "GET,POST,PUT")], Refusal::method())
 }
 
-async fn publish_text(State(desk): Shared, Path(topic): Path<String>, request: Request) -> Result<Response, Refusal> {
+async fn publish_text(State(desk): Shared, Topics(topic): Topics, request: Request) -> Result<Response, Refusal> {
     let asked = Asked::by(&desk, request, Refusal::message_too_large(MESSAGE_BYTES), MESSAGE_BYTES).await?;
     desk.publish(&asked, publish::from_text(&topic, &asked.params, &asked.body)).await
 }
@@ -112,7 +126,7 @@ async fn publish_json(State(desk): Shared, request: Request) -> Result<Response,
 }
 
 /// Whether one may listen to the topics.
-async fn auth(State(desk): Shared, Path(topics): Path<String>, request: Request) -> Result<Response, Refusal> {
+async fn auth(State(desk): Shared, Topics(topics): Topics, request: Request) -> Result<Response, Refusal> {
     let asked = Asked::by(&desk, request, Refusal::not_found(), 0).await?;
     for topic in subscribe::topics(&topics)? {
         desk.permit(Wish::Subscribe, &topic, &asked)?;
@@ -122,7 +136,7 @@ async fn auth(State(desk): Shared, Path(topics): Path<String>, request: Request)
 
 async fn listen(
     State(desk): Shared,
-    Path(topics): Path<String>,
+    Topics(topics): Topics,
     request: Request,
     format: Format,
 ) -> Result<Response, Refusal> {

@@ -70,9 +70,13 @@ impl Params {
     /// The parts of a list with commas.
     #[must_use]
     pub fn list(&self, names: &[&str]) -> Vec<String> {
-        let text = self.get(names).unwrap_or_default();
-        text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(ToOwned::to_owned).collect()
+        list(self.get(names).unwrap_or_default()).collect()
     }
+}
+
+/// The parts of a list with commas.
+pub fn list(text: &str) -> impl Iterator<Item = String> + use<'_> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(ToOwned::to_owned)
 }
 
 /// Whether a word switches on or off, if it is one of those that do.

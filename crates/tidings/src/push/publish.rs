@@ -1,9 +1,10 @@
 //! What somebody publishes: from text, headers, query and JSON to one draft. Pure.
 
 use serde::Deserialize;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
-use super::params::{Params, switch};
+use super::actions::actions;
+use super::params::{Params, list, switch};
 use super::record::{Attachment, Content, is_topic};
 use super::refusal::Refusal;
 use crate::channel::Priority;
@@ -17,7 +18,6 @@ pub const JSON_BYTES: usize = 2 * MESSAGE_BYTES;
 const EMPTY: &str = "triggered";
 /// The same for one that brings a file.
 const FILE: &str = "You received a file: ";
-const MOST_ACTIONS: usize = 3;
 
 /// A message that was read and found good.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +60,10 @@ pub fn from_json(params: &Params, body: &[u8]) -> Result<Draft, Refusal> {
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(Refusal::json("it must be an object"));
     }
-    let mut fields: Fields = serde_json::from_slice(body).map_err(|error| Refusal::json(&error.to_string()))?;
+    let wrong = |error: serde_json::Error| Refusal::json(&error.to_string());
+    let fields: Map<String, Json> = serde_json::from_slice(body).map_err(wrong)?;
+    let fields = Json::Object(in_any_case(fields, &FIELDS));
+    let mut fields: Fields = serde_json::from_value(fields).map_err(wrong)?;
     let topic = fields.topic.take().unwrap_or_default();
     let text = fields.message.take().unwrap_or_default().trim().to_owned();
     draft(topic, text, params, fields)
@@ -73,6 +76,24 @@ pub fn check_topic(topic: &str) -> Result<(), Refusal> {
     }
     if RESERVED.contains(&topic) { Err(Refusal::reserved_topic()) } else { Ok(()) }
 }
+
+/// The fields by their names, however these are written: Go, which ntfy is written in, does not look at case. What is written
+/// as it should be goes before what is not.
+pub(super) fn in_any_case(fields: Map<String, Json>, names: &[&str]) -> Map<String, Json> {
+    let is_exact = |name: &str| names.contains(&name);
+    let (mut read, others): (Map<_, _>, Map<_, _>) = fields.into_iter().partition(|(name, _)| is_exact(name));
+    for (name, value) in others {
+        let known = names.iter().find(|known| known.eq_ignore_ascii_case(&name));
+        read.entry(known.map_or(name, |known| (*known).to_owned())).or_insert(value);
+    }
+    read
+}
+
+/// The names of [`Fields`].
+const FIELDS: [&str; 15] = [
+    "topic", "message", "title", "priority", "tags", "click", "icon", "attach", "filename", "actions", "markdown",
+    "delay", "email", "call", "cache",
+];
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -133,7 +154,10 @@ fn draft(topic: String, text: String, params: &Params, fields: Fields) -> Result
         title: pick(fields.title, &["x-title", "title", "ti", "t"]),
         message,
         priority: priority(fields.priority, params.get(&["x-priority", "priority", "prio", "p"]))?,
-        tags: tags.unwrap_or_else(|| params.list(&["x-tags", "tags", "tag", "ta"])),
+        tags: match tags {
+            Some(tags) => tags.iter().flat_map(|tags| list(tags)).collect(),
+            None => params.list(&["x-tags", "tags", "tag", "ta"]),
+        },
         click: pick(fields.click, &["x-click", "click"]),
         icon,
         actions: actions(fields.actions, params.get(&["x-actions", "actions", "action"]))?,
@@ -153,30 +177,6 @@ fn priority(number: Option<i64>, text: Option<&str>) -> Result<Option<u8>, Refus
     };
     let priority = priority.map_err(|_| Refusal::priority())?;
     Ok((priority != Priority::Default).then(|| priority.number()))
-}
-
-/// Actions as JSON; ntfy's short form for headers is not read, and such actions are left out.
-fn actions(given: Option<Vec<Json>>, header: Option<&str>) -> Result<Vec<Json>, Refusal> {
-    let actions = match (given, header.filter(|text| text.starts_with('['))) {
-        (Some(actions), _) if !actions.is_empty() => actions,
-        (_, Some(text)) => serde_json::from_str(text).map_err(|error| Refusal::actions(&error.to_string()))?,
-        _ => return Ok(Vec::new()),
-    };
-    if actions.len() > MOST_ACTIONS {
-        return Err(Refusal::actions(&format!("only {MOST_ACTIONS} actions allowed")));
-    }
-    for action in &actions {
-        let text = |name: &str| action.get(name).and_then(Json::as_str).unwrap_or_default();
-        match text("action") {
-            "view" | "http" if text("url").is_empty() => return Err(Refusal::actions("parameter 'url' is required")),
-            "view" | "http" | "broadcast" | "copy" => {}
-            other => return Err(Refusal::actions(&format!("action '{other}' unknown"))),
-        }
-        if text("label").is_empty() {
-            return Err(Refusal::actions("parameter 'label' must not be empty"));
-        }
-    }
-    Ok(actions)
 }
 
 fn attachment(url: String, name: String) -> Result<Option<Attachment>, Refusal> {

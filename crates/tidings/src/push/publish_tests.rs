@@ -44,6 +44,99 @@ fn json_wins_over_headers_which_add_to_it() {
     assert_eq!(draft.content.tags, ["x"]);
 }
 
+// S002-68: ntfy's own example for PowerShell begins every name with a capital.
+#[test]
+fn the_names_of_fields_may_be_in_any_case() {
+    let body = json!({
+        "Topic": "ops", "TITLE": "T", "Message": "M", "Priority": 5, "Tags": ["a"], "Click": "https://c.example/",
+        "Actions": [{ "Action": "view", "Label": "Open", "URL": "https://a.example/", "Clear": true }],
+    });
+    let draft = from_json(&params(&[], ""), body.to_string().as_bytes()).unwrap();
+    let content = draft.content;
+    assert_eq!((draft.topic.as_str(), content.title.as_str(), content.message.as_str()), ("ops", "T", "M"));
+    assert_eq!(
+        (content.priority, content.tags, content.click.as_str()),
+        (Some(5), vec!["a".to_owned()], "https://c.example/")
+    );
+    let open = json!({ "action": "view", "label": "Open", "url": "https://a.example/", "clear": true });
+    assert_eq!(content.actions, std::slice::from_ref(&open));
+    // In a header, too.
+    let header = r#"[{"ACTION":"view","Label":"Open","Url":"https://a.example/","clear":true,"id":null}]"#;
+    assert_eq!(from_text("ops", &params(&[("actions", header)], ""), b"x").unwrap().content.actions, [open]);
+    // What is written as it should be goes before what is not, wherever it stands.
+    for body in [r#"{"topic":"ops","title":"b","Title":"A"}"#, r#"{"TITLE":"A","Title":"A","title":"b","topic":"ops"}"#]
+    {
+        assert_eq!(from_json(&params(&[], ""), body.as_bytes()).unwrap().content.title, "b", "{body}");
+    }
+}
+
+#[test]
+fn every_field_is_known_by_its_name() {
+    // None of them is an object.
+    for name in FIELDS {
+        let wrong = from_json(&params(&[], ""), json!({ name.to_ascii_uppercase(): {} }).to_string().as_bytes());
+        assert_eq!(code(wrong), 40017, "{name}");
+    }
+}
+
+// S002-61: tags are the same in JSON as in a header.
+#[test]
+fn tags_in_json_are_trimmed_and_split() {
+    let tags = |tags: Json| {
+        let body = json!({ "topic": "ops", "tags": tags });
+        from_json(&params(&[], ""), body.to_string().as_bytes()).unwrap().content.tags
+    };
+    assert_eq!(tags(json!([" warning ", "a,b", "", "c"])), ["warning", "a", "b", "c"]);
+    assert_eq!(
+        from_text("ops", &params(&[("tags", " warning ,a,b,, c")], ""), b"x").unwrap().content.tags,
+        ["warning", "a", "b", "c"]
+    );
+}
+
+// S002-68: an app that meets a part of another kind cannot read the message.
+#[test]
+fn the_parts_of_an_action_are_of_their_kind() {
+    let action = |name: &str, value: Json| {
+        let mut action = json!({ "action": "http", "label": "L", "url": "https://a.example/" });
+        action[name] = value;
+        from_json(&params(&[], ""), json!({ "topic": "ops", "actions": [action] }).to_string().as_bytes())
+    };
+    for (name, value) in [
+        ("headers", json!({ "A": 1 })),
+        ("headers", json!("x")),
+        ("Headers", json!(["x"])),
+        ("extras", json!({ "a": {} })),
+        ("clear", json!("true")),
+        ("clear", json!(1)),
+        ("label", json!(1)),
+        ("url", json!(["https://a.example/"])),
+        ("method", json!(true)),
+        ("body", json!({})),
+        ("intent", json!(1)),
+        ("value", json!(1)),
+        ("id", json!(1)),
+    ] {
+        let refused = action(name, value.clone()).unwrap_err();
+        assert!(refused.text().contains(&name.to_ascii_lowercase()), "{}", refused.text());
+        assert_eq!(code(Err(refused)), 40018, "{name} {value}");
+    }
+    for (name, value) in [
+        ("headers", json!({ "A": "1" })),
+        ("extras", json!({})),
+        ("clear", json!(false)),
+        ("clear", json!(null)),
+        ("method", json!("PUT")),
+        ("body", json!("")),
+        ("unknown", json!(1)),
+    ] {
+        assert_eq!(action(name, value.clone()).unwrap().content.actions.len(), 1, "{name} {value}");
+    }
+    for actions in [json!([1]), json!(["view"]), json!([null])] {
+        let body = json!({ "topic": "ops", "actions": actions });
+        assert_eq!(code(from_json(&params(&[], ""), body.to_string().as_bytes())), 40018, "{actions}");
+    }
+}
+
 // S002-68: the same words in JSON as in a header.
 #[test]
 fn what_is_not_to_be_kept_is_said_alike_everywhere() {

@@ -38,10 +38,20 @@ pub enum Due {
     GoBack,
 }
 
-/// The runs after `done_until` that are due at `now`, in order. Those before `since`, when this process began to run,
-/// fell into a time when nothing was running.
+/// How far a schedule has come.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// When its timing became what it is.
+    pub made: Timestamp,
+    /// Runs up to here are done with.
+    pub done_until: Timestamp,
+}
+
+/// The runs that are not done with and are due at `now`, in order. Those before `since`, when this process began to run, fell
+/// into a time when nothing was running.
 #[must_use]
-pub fn due(timing: &Timing, missed: Missed, done_until: Timestamp, since: Timestamp, now: Timestamp) -> Due {
+pub fn due(timing: &Timing, missed: Missed, progress: Progress, since: Timestamp, now: Timestamp) -> Due {
+    let Progress { made, done_until } = progress;
     if now <= done_until {
         // A few seconds are a clock being set right, and no reason to write anything.
         let far = done_until.duration_since(now) > ON_TIME;
@@ -50,7 +60,10 @@ pub fn due(timing: &Timing, missed: Missed, done_until: Timestamp, since: Timest
     let on_time_after = now.checked_sub(ON_TIME).unwrap_or(Timestamp::MIN).max(since).max(done_until);
     let most = if missed == Missed::All { MOST_MISSED } else { 1 };
     let action = if missed == Missed::Skip { Action::Skip } else { Action::MakeUp };
-    let late = timing.latest(done_until, on_time_after, most).into_iter().map(|at| Tick { at, action });
+    // A clock that was behind has taken the schedule along to before it was made: nothing was missed there. If it was made by
+    // a clock that was ahead, that time has yet to come.
+    let missed_after = if made <= now { done_until.max(made) } else { done_until };
+    let late = timing.latest(missed_after, on_time_after, most).into_iter().map(|at| Tick { at, action });
     let on_time = timing.latest(on_time_after, now, MOST_ON_TIME).into_iter();
     Due::Ticks(late.chain(on_time.map(|at| Tick { at, action: Action::Fire })).collect())
 }
@@ -64,13 +77,17 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn done(until: &str) -> Progress {
+        Progress { made: at("2026-03-01T00:00:00Z"), done_until: at(until) }
+    }
+
     fn timing(every: &str) -> Timing {
         let said = Said { cron: None, timezone: "UTC", every: Some(every), at: None };
         Timing::read(said, at("2026-03-01T00:00:00Z")).unwrap()
     }
 
     fn ticks(missed: Missed, done_until: &str, now: &str) -> Vec<(String, Action)> {
-        match due(&timing("15m"), missed, at(done_until), Timestamp::MIN, at(now)) {
+        match due(&timing("15m"), missed, done(done_until), Timestamp::MIN, at(now)) {
             Due::Ticks(ticks) => ticks.iter().map(|tick| (tick.at.to_string(), tick.action)).collect(),
             Due::GoBack => panic!("back"),
         }
@@ -108,7 +125,7 @@ mod tests {
         let runs = |cron, missed, done_until: &str, now: &str| {
             let said = Said { cron: Some(cron), timezone: "Europe/Berlin", every: None, at: None };
             let timing = Timing::read(said, Timestamp::UNIX_EPOCH).unwrap();
-            match due(&timing, missed, at(done_until), Timestamp::MIN, at(now)) {
+            match due(&timing, missed, done(done_until), Timestamp::MIN, at(now)) {
                 Due::Ticks(ticks) => ticks.iter().map(|tick| tick.at.to_string()).collect::<Vec<_>>(),
                 Due::GoBack => panic!("back"),
             }
@@ -127,17 +144,35 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_back_far_takes_the_schedule_along() {
-        let due = |now| due(&timing("15m"), Missed::Once, at("2026-03-01T12:00:00Z"), Timestamp::MIN, at(now));
+        let due = |now| due(&timing("15m"), Missed::Once, done("2026-03-01T12:00:00Z"), Timestamp::MIN, at(now));
         assert_eq!(due("2026-03-01T10:00:00Z"), Due::GoBack);
         assert_eq!(due("2026-03-01T11:59:30Z"), Due::Ticks(Vec::new()));
         assert_eq!(due("2026-03-01T12:00:00Z"), Due::Ticks(Vec::new()));
+    }
+
+    // S002-66: back at a time at which the schedule was there, nothing from before it is made up for.
+    #[test]
+    fn what_was_before_a_schedule_was_made_is_not_missed() {
+        let due = |made: &str, now: &str| {
+            let progress = Progress { made: at(made), done_until: at("2026-03-01T10:00:00Z") };
+            match due(&timing("15m"), Missed::All, progress, at(now), at(now)) {
+                Due::Ticks(ticks) => {
+                    ticks.iter().map(|tick| tick.at.to_string()[11..16].to_owned()).collect::<Vec<_>>()
+                }
+                Due::GoBack => panic!("back"),
+            }
+        };
+        assert_eq!(due("2026-03-01T11:35:00Z", "2026-03-01T12:05:00Z"), ["11:45", "12:00"]);
+        assert_eq!(due("2026-03-01T12:05:00Z", "2026-03-01T12:05:00Z"), [""; 0]);
+        // It was made by a clock that was ahead.
+        assert_eq!(due("2026-03-31T12:00:00Z", "2026-03-01T10:50:00Z"), ["10:15", "10:30", "10:45"]);
     }
 
     #[test]
     fn an_instant_is_due_once() {
         let said = Said { cron: None, timezone: "UTC", every: None, at: Some("2026-03-01T12:00:00Z") };
         let timing = Timing::read(said, at("2026-03-01T00:00:00Z")).unwrap();
-        let due = |done: &str, now: &str| due(&timing, Missed::Once, at(done), Timestamp::MIN, at(now));
+        let due = |until: &str, now: &str| due(&timing, Missed::Once, done(until), Timestamp::MIN, at(now));
         let fire = Tick { at: at("2026-03-01T12:00:00Z"), action: Action::Fire };
         assert_eq!(due("2026-03-01T11:00:00Z", "2026-03-01T12:00:00Z"), Due::Ticks(vec![fire]));
         assert_eq!(due("2026-03-01T12:00:00Z", "2026-03-01T12:00:01Z"), Due::Ticks(Vec::new()));

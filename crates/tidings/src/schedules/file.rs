@@ -43,11 +43,7 @@ impl Schedules {
         for old in self.list().await? {
             let gone = old.origin == Origin::File && !configured.iter().any(|new| new.name == old.name);
             if gone {
-                match self.take_out(&old, told, now).await {
-                    // Moved on just now, by another node that still has it in its file.
-                    Ok(()) | Err(Error::Conflict { .. }) => {}
-                    Err(error) => return Err(error),
-                }
+                self.take_out(old, told, now).await?;
             }
         }
         self.notice_change();
@@ -78,8 +74,23 @@ impl Schedules {
         Err(Error::Throttled("the schedules are contended".to_owned()))
     }
 
-    /// Takes out what the file no longer has. What it stood before goes on from now on: runs that came in between were not its.
-    async fn take_out(&self, old: &Schedule, told: Told<'_>, now: Timestamp) -> Result<(), Error> {
+    /// Takes out what the file no longer has.
+    async fn take_out(&self, mut old: Schedule, told: Told<'_>, now: Timestamp) -> Result<(), Error> {
+        for _ in 0..TRIES {
+            match self.take_out_as(&old, told, now).await {
+                // It fired just now, and is still the same schedule; or another node that has it in its file wrote it.
+                Err(Error::Conflict { .. }) => match self.get(&old.name).await? {
+                    Some(moved) if moved.revision == old.revision => old = moved,
+                    _ => return Ok(()),
+                },
+                outcome => return outcome,
+            }
+        }
+        Err(Error::Throttled("the schedules are contended".to_owned()))
+    }
+
+    /// Takes it out if it is as it was read. What it stood before goes on from now on: runs that came in between were not its.
+    async fn take_out_as(&self, old: &Schedule, told: Told<'_>, now: Timestamp) -> Result<(), Error> {
         let aside = record::aside_key(&old.name);
         let Some(before) = self.store.get(table(), &aside).await? else {
             let writes = vec![self.deleting(old)];

@@ -13,7 +13,7 @@ use super::record::missed_name;
 use super::{MOST, Origin, Outcome, Run, Schedule, TRIES, read};
 use crate::app::Services;
 use crate::audit::Action;
-use crate::http::{CorrelationId, Json, JsonText, Problem, Route};
+use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, paging};
 use crate::tokens::{Caller, Scope};
 
 /// What a body may say of a schedule.
@@ -26,7 +26,11 @@ pub fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/api/schedules", "All schedules, in the order of their names", list)
             .scopes(&[Scope::Read])
-            .answer::<ScheduleList>(200, "The schedules, without their runs"),
+            .params(&[Param("limit", "1 to 1000, default 100"), Param("cursor", "Where the page before ended")])
+            .answer::<ScheduleList>(
+                200,
+                "A page of schedules, without their runs; one of more than 1 MiB ends early, and has a cursor",
+            ),
         Route::new(Method::GET, "/api/schedules/{name}", "One schedule with its next and last runs", get)
             .scopes(&[Scope::Read])
             .answer::<ScheduleView>(200, "The schedule"),
@@ -55,7 +59,7 @@ struct ScheduleBody {
     timezone: Option<String>,
     /// A duration like 15m, from 1s to 366d, counted from now.
     every: Option<String>,
-    /// An instant in the future.
+    /// An instant in the future; more digits than those of milliseconds are cut off.
     at: Option<String>,
     message_type: String,
     /// At most 262,144 bytes of JSON in 24 levels.
@@ -144,11 +148,21 @@ impl From<Run> for RunView {
     }
 }
 
-async fn list(State(services): State<Services>) -> Result<impl IntoResponse, Problem> {
+async fn list(
+    State(services): State<Services>,
+    caller: Caller,
+    mut params: Params,
+) -> Result<impl IntoResponse, Problem> {
+    let limit = params.number("limit", 1..=1000, 100);
+    let cursor = params.text("cursor").map(ToOwned::to_owned);
+    params.finish()?;
+    let context = paging::context(&caller, "/api/schedules", &());
+    let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
+    let (schedules, next) = services.schedules.page(limit, after).await?;
     let now = services.clock.now();
-    let schedules = services.schedules.list().await?;
     let items = schedules.into_iter().map(|schedule| ScheduleView::of(schedule, None, now)).collect();
-    Ok(Json(StatusCode::OK, ScheduleList { items, cursor: None }))
+    let cursor = paging::seal(&services.sealer, &context, next.as_ref());
+    Ok(Json(StatusCode::OK, ScheduleList { items, cursor }))
 }
 
 async fn get(State(services): State<Services>, Path(name): Path<String>) -> Result<impl IntoResponse, Problem> {

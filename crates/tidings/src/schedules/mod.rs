@@ -23,7 +23,8 @@ use serde_json::{Map, Value};
 use tidings_core::envelope::FieldError;
 use tidings_core::ids::IdSource;
 use tidings_core::time::Timestamp;
-use tidings_store::{Condition, Error, Query, Store, Write};
+use tidings_store::query::cursor_of;
+use tidings_store::{Condition, Error, Item, Query, Store, Write};
 use tokio::sync::Notify;
 
 pub use crate::origin::Origin;
@@ -34,6 +35,7 @@ pub use worker::Status;
 
 use crate::config::schedules::Schedule as Configured;
 use crate::messages::Messages;
+use crate::messages::payload::keep_numbers;
 
 /// Schedules there can be.
 pub const MOST: usize = 1000;
@@ -74,6 +76,20 @@ impl Schedules {
             }
             query = query.after(page.next);
         }
+    }
+
+    /// A page of them, and where the next one begins. It ends early where they are large: an answer is hardly longer than a
+    /// page of the store.
+    pub async fn page(&self, limit: usize, after: Option<Item>) -> Result<(Vec<Schedule>, Option<Item>), Error> {
+        // One more than is wanted tells whether there are more.
+        let query = Query::new(record::SCHEDULES).limit(limit.saturating_add(1)).after(after);
+        let mut page = self.store.query(table(), &query).await?;
+        if page.items.len() > limit {
+            page.items.truncate(limit);
+            page.next = page.items.last().map(|last| cursor_of(table(), None, last));
+        }
+        let schedules = page.items.iter().map(Schedule::from_item).collect::<Result<_, _>>()?;
+        Ok((schedules, page.next))
     }
 
     pub async fn get(&self, name: &str) -> Result<Option<Schedule>, Error> {
@@ -121,15 +137,18 @@ impl Schedules {
     }
 }
 
+/// As it is kept, so that what is written in the same way later is the same.
 impl From<&Configured> for Definition {
     fn from(configured: &Configured) -> Self {
+        let mut payload = configured.payload.as_map().clone();
+        keep_numbers(&mut payload);
         Self {
             cron: configured.cron.clone(),
             timezone: configured.timezone.clone(),
             every: configured.every.clone(),
-            at: configured.at.clone(),
+            at: configured.at.clone().map(timing::kept_instant),
             message_type: configured.message_type.clone(),
-            payload: configured.payload.as_map().clone(),
+            payload,
             enabled: configured.enabled,
             missed: configured.missed,
         }

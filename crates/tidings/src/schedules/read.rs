@@ -5,8 +5,9 @@ use tidings_core::envelope::FieldError;
 use tidings_core::time::Timestamp;
 
 use super::record::{Definition, missed_from};
-use super::timing::Timing;
+use super::timing::{Timing, kept_instant};
 use crate::config::schedules::Missed;
+use crate::messages::payload::keep_numbers;
 
 const TEXT_CHARS: usize = 256;
 
@@ -29,7 +30,7 @@ pub fn definition(
             None
         }
     };
-    let (cron, every, at) = (text("cron"), text("every"), text("at"));
+    let (cron, every, at) = (text("cron"), text("every"), text("at").map(kept_instant));
     let timezone = text("timezone").unwrap_or_else(|| "UTC".to_owned());
     let message_type = text("message_type");
     let missed = text("missed");
@@ -45,7 +46,7 @@ pub fn definition(
             true
         }
     };
-    let payload = match fields.get("payload") {
+    let mut payload = match fields.get("payload") {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(payload)) => payload.clone(),
         Some(_) => {
@@ -61,6 +62,7 @@ pub fn definition(
         }
         None => {}
     }
+    keep_numbers(&mut payload);
     let (message_type, missed) = (message_type.unwrap_or_default(), missed.unwrap_or_default());
     let definition = Definition { cron, timezone, every, at, message_type, payload, enabled, missed };
     let is_said = !errors.iter().any(|error| ["cron", "every", "at"].contains(&error.field.as_str()));

@@ -7,7 +7,8 @@ use tidings_core::envelope::FieldError;
 use tidings_core::time::{self, Timestamp};
 use tidings_store::{Change, Condition, Error, Item, Key, KeyKind, Table, Value, Write};
 
-use super::timing::{Said, Timing};
+use super::due::Progress;
+use super::timing::{Said, Timing, kept_instant};
 use crate::config::schedules::Missed;
 use crate::origin::Origin;
 
@@ -86,7 +87,7 @@ pub struct Schedule {
     pub name: String,
     pub origin: Origin,
     pub definition: Definition,
-    /// Where intervals are counted from.
+    /// When its timing became what it is; intervals are counted from here.
     pub anchor: Timestamp,
     /// Runs up to here are done with.
     pub done_until: Timestamp,
@@ -131,6 +132,11 @@ impl Schedule {
         Timing::read(self.definition.said(), self.anchor)
     }
 
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        Progress { made: self.anchor, done_until: self.done_until }
+    }
+
     pub fn to_item(&self) -> Result<Item, Error> {
         let definition = &self.definition;
         Ok(Item::new()
@@ -161,7 +167,8 @@ impl Schedule {
                 cron: text("cron"),
                 timezone: text("timezone")?,
                 every: text("every"),
-                at: text("at"),
+                // Earlier versions kept every digit.
+                at: text("at").map(kept_instant),
                 message_type: text("message_type")?,
                 payload: item.get("payload")?.to_record().ok()?,
                 enabled: item.get("enabled") == Some(&Value::Bool(true)),

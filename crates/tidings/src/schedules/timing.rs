@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
+use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use tidings_core::envelope::FieldError;
-use tidings_core::time::Timestamp;
+use tidings_core::time::{self, Timestamp};
 
 use super::calendar::Calendar;
 use crate::config::{duration, values};
@@ -20,7 +21,8 @@ const ZONE: &str = "must be an IANA time zone like \"Europe/Berlin\"";
 #[derive(Debug, Clone)]
 pub enum Timing {
     Cron(Calendar),
-    /// Every so many milliseconds, counted from an instant.
+    /// Every so many milliseconds, counted from an instant in both directions: if the clock was ahead when the schedule was
+    /// made, it goes on at its pace once that is set right.
     Every {
         millis: i64,
         anchor: Timestamp,
@@ -60,7 +62,10 @@ impl Timing {
                 }
                 Err(error) => refuse("every", format!("must be a duration: {error}")),
             },
-            (None, None, Some(at)) => values::instant(at).map(Self::At).or_else(|why| refuse("at", why)),
+            (None, None, Some(at)) => match values::instant(at) {
+                Ok(at) => Ok(Self::At(in_millis(at))),
+                Err(why) => refuse("at", why),
+            },
             _ => refuse("", "needs exactly one of `cron`, `every` and `at`".to_owned()),
         }
     }
@@ -72,7 +77,7 @@ impl Timing {
             Self::Cron(calendar) => calendar.next_after(after),
             Self::Every { millis, anchor } => {
                 let passed = after.as_millisecond().saturating_sub(anchor.as_millisecond()).div_euclid(*millis);
-                at_count(*anchor, *millis, passed.saturating_add(1).max(1))
+                at_count(*anchor, *millis, passed.saturating_add(1))
             }
             Self::At(at) => (*at > after).then_some(*at),
         }
@@ -85,7 +90,7 @@ impl Timing {
             Self::Cron(calendar) => calendar.last_until(until),
             Self::Every { millis, anchor } => {
                 let passed = until.as_millisecond().saturating_sub(anchor.as_millisecond()).div_euclid(*millis);
-                (passed >= 1).then(|| at_count(*anchor, *millis, passed)).flatten()
+                at_count(*anchor, *millis, passed)
             }
             Self::At(at) => (*at <= until).then_some(*at),
         }
@@ -100,7 +105,7 @@ impl Timing {
             && let Some(last) = self.last_until(until).filter(|last| *last > from)
         {
             runs.push(last);
-            match last.checked_sub(jiff::SignedDuration::from_nanos(1)) {
+            match last.checked_sub(SignedDuration::from_nanos(1)) {
                 Ok(before) => until = before,
                 Err(_) => break,
             }
@@ -113,6 +118,22 @@ impl Timing {
     #[must_use]
     pub fn upcoming(&self, after: Timestamp, most: usize) -> Vec<Timestamp> {
         std::iter::successors(self.next_after(after), |at| self.next_after(*at)).take(most).collect()
+    }
+}
+
+/// The instant as the runs and the ids of their messages have it.
+fn in_millis(at: Timestamp) -> Timestamp {
+    let beyond = i64::from(at.subsec_nanosecond().rem_euclid(1_000_000));
+    at.checked_sub(SignedDuration::from_nanos(beyond)).unwrap_or(at)
+}
+
+/// What somebody says of an instant, without the digits that no run has: how far a schedule has come is kept with fewer,
+/// and one that is never reached would run again and again.
+#[must_use]
+pub fn kept_instant(text: String) -> String {
+    match time::read(&text) {
+        Some(at) if in_millis(at) != at => time::iso_millis(at),
+        _ => text,
     }
 }
 

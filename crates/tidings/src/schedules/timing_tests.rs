@@ -168,9 +168,13 @@ fn intervals_are_counted_from_their_beginning() {
     let said = Said { cron: None, timezone: "UTC", every: Some("1h30m"), at: None };
     let timing = Timing::read(said, at("2026-01-01T00:10:00Z")).unwrap();
     assert_eq!(next(&timing, "2026-01-01T00:10:00Z", 2), ["2026-01-01T01:40:00Z", "2026-01-01T03:10:00Z"]);
-    assert_eq!(next(&timing, "2025-01-01T00:00:00Z", 1), ["2026-01-01T01:40:00Z"]);
-    assert_eq!(timing.last_until(at("2026-01-01T01:39:59Z")), None);
+    assert_eq!(timing.last_until(at("2026-01-01T01:39:59Z")), Some(at("2026-01-01T00:10:00Z")));
     assert_eq!(timing.last_until(at("2026-01-01T01:40:00Z")), Some(at("2026-01-01T01:40:00Z")));
+    // S002-66: by a clock that was ahead when it was counted from there, it comes at the same pace before.
+    assert_eq!(next(&timing, "2025-12-31T22:39:59Z", 2), ["2025-12-31T22:40:00Z", "2026-01-01T00:10:00Z"]);
+    assert_eq!(next(&timing, "2025-12-31T22:40:00Z", 1), ["2026-01-01T00:10:00Z"]);
+    assert_eq!(timing.last_until(at("2025-12-31T22:39:59.9Z")), Some(at("2025-12-31T21:10:00Z")));
+    assert_eq!(timing.latest(at("2025-12-31T22:40:00Z"), at("2026-01-01T01:40:00Z"), 9).len(), 2);
 }
 
 #[test]
@@ -200,6 +204,27 @@ fn mistakes_are_named_by_field() {
         assert!(why(wrong).unwrap_err().contains("must be an instant like"), "{wrong}");
     }
     assert_eq!(read(None, "UTC", Some("1h"), Some("2027-01-01T00:00:00Z")), [""]);
+}
+
+// S002-66: a run has milliseconds, and so has what is said of it.
+#[test]
+fn an_instant_has_milliseconds() {
+    for (said, kept) in [
+        ("2027-01-01T08:00:00Z", "2027-01-01T08:00:00Z"),
+        ("2027-01-01T09:00:00.123+01:00", "2027-01-01T09:00:00.123+01:00"),
+        ("2027-01-01T08:00:00.123000000Z", "2027-01-01T08:00:00.123000000Z"),
+        ("2027-01-01T09:00:00.1234+01:00", "2027-01-01T08:00:00.123Z"),
+        ("2027-01-01T08:00:00.000000001Z", "2027-01-01T08:00:00.000Z"),
+        ("9999-12-30T22:00:00.999999999Z", "9999-12-30T22:00:00.999Z"),
+        ("1969-12-31T23:59:59.9995Z", "1969-12-31T23:59:59.999Z"),
+        ("tomorrow", "tomorrow"),
+    ] {
+        assert_eq!(kept_instant(said.to_owned()), kept, "{said}");
+        let said = Said { cron: None, timezone: "UTC", every: None, at: Some(said) };
+        if let Ok(timing) = Timing::read(said, Timestamp::UNIX_EPOCH) {
+            assert_eq!(timing.next_after(Timestamp::MIN), Some(at(kept)));
+        }
+    }
 }
 
 // S002-66: nothing between two commas is a slip, and not nothing.

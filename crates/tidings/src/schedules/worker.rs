@@ -93,13 +93,13 @@ impl Schedules {
                 continue;
             };
             let missed = schedule.definition.missed;
-            let mut todo = due(&timing, missed, schedule.done_until, since, now);
+            let mut todo = due(&timing, missed, schedule.progress(), since, now);
             if todo == Due::GoBack {
                 let to = self.done_before(&schedule, now).await?;
                 tracing::warn!(schedule = schedule.name, from = %schedule.done_until, %to, "the clock was set back");
                 if self.attempt(vec![schedule.moved(to)]).await? {
                     schedule.done_until = to;
-                    todo = due(&timing, missed, to, since, now);
+                    todo = due(&timing, missed, schedule.progress(), since, now);
                 }
             }
             if let Due::Ticks(ticks) = todo {

@@ -123,6 +123,23 @@ payload = { text = "x" }
     );
 }
 
+// What is there and cannot be read is not missing.
+#[test]
+fn a_timing_of_the_wrong_kind_is_said_once() {
+    for (timing, why) in [
+        ("every = 60", "`schedules[0].every` must be a string, not 60"),
+        ("cron = 5", "`schedules[0].cron` must be a string, not 5"),
+        ("at = true", "`schedules[0].at` must be a string, not true"),
+    ] {
+        check(
+            &format!(
+                "[[schedules]]\nname = \"s\"\n{timing}\nmessage_type = \"reminder\"\npayload = {{ text = \"x\" }}\n"
+            ),
+            &[&format!("tidings.toml:3: {why}")],
+        );
+    }
+}
+
 #[test]
 fn entities_of_the_bus_have_plain_unique_names_and_sane_retries() {
     check(

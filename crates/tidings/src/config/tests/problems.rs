@@ -171,6 +171,26 @@ link = "https://x/{{ a }"
     );
 }
 
+// The beginning of topics is no topic: others than the reserved one begin so.
+#[test]
+fn what_topics_begin_with_may_be_a_reserved_name() {
+    let access = |topics: &str| {
+        format!("[push]\nopen_topics = {topics}\n[[push.access]]\ntoken = \"phone\"\ntopics = {topics}\n")
+    };
+    good(&access(r#"["app*", "docs*", "v1*", "*", "ops"]"#));
+    let kept = "must not be a name that ntfy servers keep for themselves";
+    let odd = "must be 1 to 64 letters, digits, `_` or `-`, not \"a b\"";
+    check(
+        &access(r#"["app", "a b*"]"#),
+        &[
+            &format!("tidings.toml:2: `push.open_topics[0]` {kept}"),
+            &format!("tidings.toml:2: `push.open_topics[1]` {odd}"),
+            &format!("tidings.toml:5: `push.access[0].topics[0]` {kept}"),
+            &format!("tidings.toml:5: `push.access[0].topics[1]` {odd}"),
+        ],
+    );
+}
+
 // What is not there must not be accepted in silence, however it is configured; off it stays.
 #[test]
 fn amqp_cannot_be_switched_on_yet() {

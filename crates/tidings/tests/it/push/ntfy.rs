@@ -75,6 +75,40 @@ async fn only_a_browsers_priority_is_overlooked() {
     assert_eq!(kept(&server, "ops").await.len(), 5);
 }
 
+// S002-68: as ntfy's documentation shows it for PowerShell.
+#[tokio::test]
+async fn json_with_capitals_is_the_same() {
+    let server = server().await;
+    let client = admin(&server);
+    let body = json!({
+        "Topic": "ops", "Title": "Unauthorized access detected", "Message": "Remote access detected.", "Priority": 5,
+        "Tags": ["warning", "skull"],
+        "Actions": [{ "Action": "view", "Label": "Open portal", "URL": "https://door.example/", "Clear": true }],
+    });
+    let published = client.post("/", &body).await.expect(200).json();
+    assert_eq!(published["title"], "Unauthorized access detected");
+    assert_eq!(
+        (published["message"].as_str(), published["priority"].as_u64()),
+        (Some("Remote access detected."), Some(5))
+    );
+    let action = &published["actions"][0];
+    assert_eq!((action["url"].as_str(), action["clear"].as_bool()), (Some("https://door.example/"), Some(true)));
+    assert_eq!(kept(&server, "ops").await, [published]);
+}
+
+// S002-68
+#[tokio::test]
+async fn a_topic_that_is_no_text_is_refused_in_ntfys_form() {
+    let server = server().await;
+    let client = admin(&server);
+    for path in ["/li%ffve", "/li%ffve/send"] {
+        assert_eq!(code(&client.post_as(path, "text/plain", "x").await.expect(400)), 40009, "{path}");
+    }
+    for path in ["/li%ffve/json?poll=1", "/li%ffve/sse", "/li%ffve/raw", "/li%ffve/auth", "/li%ffve/publish"] {
+        assert_eq!(code(&client.get(path).await.expect(400)), 40009, "{path}");
+    }
+}
+
 // S002-68: mail scanners and previews look at links before people do.
 #[tokio::test]
 async fn a_link_that_is_only_looked_at_publishes_nothing() {

@@ -62,6 +62,82 @@ async fn a_schedule_is_made_shown_replaced_and_deleted() {
     assert_eq!(actions, ["schedule.delete", "schedule.put", "schedule.put"]);
 }
 
+// SX-10: page by page, within limits, by a cursor that is good for whoever has it and nothing else.
+#[tokio::test]
+async fn schedules_come_in_pages() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let names: Vec<_> = (0..101).map(|number| format!("s{number:03}")).collect();
+    for name in &names {
+        put(&client, name, &hello()).await.expect(201);
+    }
+    let of = |page: &Answer| {
+        let page = page.json();
+        let items = page["items"].as_array().unwrap().iter();
+        items.map(|item| item["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let first = client.get("/api/schedules").await.expect(200);
+    assert_eq!(of(&first), names[..100]);
+    let cursor = first.cursor().unwrap();
+    let rest = client.get(&format!("/api/schedules?cursor={cursor}")).await.expect(200);
+    assert_eq!((of(&rest), rest.cursor()), (names[100..].to_vec(), None));
+    for (limit, more) in [(1, true), (100, true), (101, false), (1000, false)] {
+        let page = client.get(&format!("/api/schedules?limit={limit}")).await.expect(200);
+        assert_eq!((of(&page).len(), page.cursor().is_some()), (limit.min(101), more), "{limit}");
+    }
+    for limit in ["0", "1001", "-1", "x", ""] {
+        assert_eq!(client.get(&format!("/api/schedules?limit={limit}")).await.bad_fields(), ["limit"], "{limit}");
+    }
+    let other = server.client_for(&["read"]).await;
+    assert_eq!(other.get(&format!("/api/schedules?cursor={cursor}")).await.bad_fields(), ["cursor"]);
+    assert_eq!(client.get(&format!("/rules?cursor={cursor}")).await.bad_fields(), ["cursor"]);
+    // One that is gone in between is where the next page begins all the same.
+    client.delete("/api/schedules/s099").await.expect(204);
+    assert_eq!(of(&client.get(&format!("/api/schedules?cursor={cursor}")).await), names[100..]);
+}
+
+// SX-27: an answer is no longer than a page of the store, and a payload, and all of them come.
+#[tokio::test]
+async fn a_page_of_large_schedules_ends_early() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    for number in 0..10 {
+        let mut large = hello();
+        large["payload"]["text"] = "x".repeat(60_000).into();
+        large["payload"]["more"] = "x".repeat(200_000).into();
+        put(&client, &format!("s{number}"), &large).await.expect(201);
+    }
+    let mut path = "/api/schedules?limit=1000".to_owned();
+    let mut seen = 0;
+    loop {
+        let page = client.get(&path).await.expect(200);
+        assert!(page.text().len() < 1_400_000, "{}", page.text().len());
+        seen += page.json()["items"].as_array().unwrap().len();
+        let Some(cursor) = page.cursor() else { break };
+        path = format!("/api/schedules?limit=1000&cursor={cursor}");
+    }
+    assert_eq!(seen, 10);
+}
+
+// S002-66: what PUT answers is what GET gives.
+#[tokio::test]
+async fn what_is_answered_is_what_is_kept() {
+    let server = TestServer::start().await;
+    let client = server.client();
+    let body = r#"{ "at": "2026-04-01T09:00:00.123456789+01:00", "message_type": "reminder",
+        "payload": { "text": "x", "one": 1.0, "zero": -0.0, "list": [2.50, { "large": 1e100, "seven": 7.0 }] } }"#;
+    let request = client.request(Method::PUT, "/api/schedules/once").header("content-type", "application/json");
+    let made = Answer::to(request.body(body)).await.expect(201).json();
+    let mut shown = client.get("/api/schedules/once").await.expect(200).json();
+    shown.as_object_mut().unwrap().remove("runs");
+    assert_eq!(made, shown);
+    assert_eq!((&made["payload"]["one"], &made["payload"]["zero"]), (&json!(1), &json!(0)));
+    assert_eq!(
+        (&made["at"], &made["next_runs"]),
+        (&json!("2026-04-01T08:00:00.123Z"), &json!(["2026-04-01T08:00:00.123Z"]))
+    );
+}
+
 // S002-66: what is told ahead is what comes, also in the night in which the clocks change.
 #[tokio::test]
 async fn next_runs_know_when_the_clocks_change() {

@@ -1,7 +1,10 @@
 //! Which runs are made, through restarts, other processes and clocks that jump.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tidings::audit::Audit;
 use tidings::clock::SystemIds;
@@ -9,8 +12,9 @@ use tidings::config::Config;
 use tidings::messages::{Message, Messages, record};
 use tidings::schedules::{Origin, Outcome, Schedules, Told};
 use tidings_core::time::{ManualClock, Timestamp};
+use tidings_store::faults::{Faulty, Moment};
 use tidings_store::memory::Memory;
-use tidings_store::{Query, Store};
+use tidings_store::{Query, Store, Write};
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -161,7 +165,7 @@ async fn pass(process: &Schedules, seconds: std::ops::Range<u64>, ahead: i64) ->
     for second in seconds {
         let now = at("2026-03-01T12:00:00Z").as_second() + i64::try_from(second).unwrap() + ahead;
         let now = Timestamp::from_second(now).unwrap();
-        fired += process.look(now, std::time::Duration::from_secs(second)).await.unwrap().fired;
+        fired += process.look(now, Duration::from_secs(second)).await.unwrap().fired;
     }
     fired
 }
@@ -181,7 +185,7 @@ async fn a_clock_that_was_ahead_for_some_seconds_follows_the_policy_and_goes_on(
         assert_eq!(pass(&process, 15..16, 0).await, 2, "{missed}: 12 and 14");
         assert_eq!(pass(&process, 16..41, 0).await, 13, "{missed}");
         let messages = world.messages().await;
-        let runs: std::collections::BTreeSet<_> = messages.iter().map(|message| message.message_id.clone()).collect();
+        let runs: BTreeSet<_> = messages.iter().map(|message| message.message_id.clone()).collect();
         assert_eq!((runs.len(), messages.len()), (20 + ahead, 20 + ahead), "{missed}");
     }
 }
@@ -196,13 +200,56 @@ async fn a_clock_set_back_while_it_runs_loses_and_doubles_nothing() {
         pass(&process, 0..1, 0).await;
         let before = world.messages().await.len();
         assert_eq!(pass(&process, 1..21, 0).await, 10, "{missed}");
-        // Before the schedule was made, and nothing to do; then by what was done already; then on.
-        assert_eq!(pass(&process, 21..41, -7200).await, 0, "{missed}");
+        // Before the schedule was made it goes on at its pace; then by what was done already; then on. What lies between
+        // was before it was made, and is not made up for.
+        assert_eq!(pass(&process, 21..41, -7200).await, 10, "{missed}");
         assert_eq!(pass(&process, 41..61, -30).await, 5, "{missed}: 22 to 30");
-        assert_eq!(world.messages().await.len(), before + 15, "{missed}");
+        assert_eq!(world.messages().await.len(), before + 25, "{missed}");
         let fired = world.fired("hello").await;
         let from_two = fired.iter().filter(|at| at.as_str() > "2026-03-01T12:00:01Z").count();
         assert_eq!(from_two, 15, "{missed}: what was made stays in the history");
+    }
+}
+
+// S002-66: made by a clock that is ahead, which is then set right; with a restart, or without.
+#[tokio::test]
+async fn what_was_made_by_a_clock_that_was_ahead_goes_on_at_its_pace() {
+    for (body, runs) in [(every("15m", "all"), 191), (cron("*/15 * * * *"), 192)] {
+        for restarts in [true, false] {
+            let world = World::new();
+            world.put("hello", body.clone(), "2026-03-31T12:05:00Z").await;
+            let mut process = world.started(at("2026-03-31T12:00:00Z"));
+            assert_eq!(process.look(at("2026-03-31T12:05:01Z"), Duration::ZERO).await.unwrap().fired, 0);
+            let right = at("2026-03-30T12:05:00Z");
+            if restarts {
+                process = world.started(right);
+            }
+            // Two days, and halfway the moment at which it was made comes by.
+            for minutes in (0..2 * 24 * 60).step_by(5) {
+                let passed = Duration::from_secs(1 + 60 * minutes);
+                let status = process.look(right + passed, passed).await.unwrap();
+                assert!(
+                    status.fired <= 1 && status.next.unwrap().duration_since(right) < SignedDuration::from_hours(49)
+                );
+            }
+            let messages = world.messages().await;
+            let ids: BTreeSet<_> = messages.iter().map(|message| &message.message_id).collect();
+            assert_eq!((ids.len(), messages.len()), (runs, runs), "{restarts}");
+        }
+    }
+}
+
+// S002-66: nothing is due from before a schedule was made.
+#[tokio::test]
+async fn a_new_schedule_waits_for_its_first_run() {
+    for missed in ["skip", "once", "all"] {
+        let world = World::new();
+        world.put("hello", every("15m", missed), "2026-03-01T12:00:00.7Z").await;
+        for now in ["12:00:00.8", "12:00:30", "12:14:59.9"] {
+            assert_eq!(world.activate(&format!("2026-03-01T{now}Z")).await, 0, "{missed} {now}");
+        }
+        assert_eq!(world.activate("2026-03-01T12:15:00Z").await, 1, "{missed}");
+        assert_eq!(world.fired("hello").await, ["2026-03-01T12:15:00Z"]);
     }
 }
 
@@ -274,21 +321,91 @@ async fn an_instant_runs_once_also_after_a_time_without_a_server() {
     assert_eq!(world.activate("2026-03-03T09:00:00Z").await, 0);
 }
 
+// S002-66: what is kept of how far a schedule has come has fewer digits than an instant may have.
+#[tokio::test]
+async fn an_instant_with_many_digits_runs_once() {
+    let world = World::new();
+    let body =
+        json!({ "at": "2026-03-01T12:00:00.123456789Z", "message_type": "scheduler_test", "payload": { "text": "x" } });
+    world.put("party", body, "2026-03-01T00:00:00Z").await;
+    let kept = world.scheduler().get("party").await.unwrap().unwrap();
+    assert_eq!(kept.definition.at.as_deref(), Some("2026-03-01T12:00:00.123Z"));
+    // One of an earlier version has all of them, and it has fired, too.
+    let done = "2026-03-01T12:00:00.123456Z";
+    let mut old = kept.to_item().unwrap().with("id", "old").with("at", "2026-03-01T12:00:00.123456789Z");
+    old = old.with("done_until", done);
+    world.store.transact(vec![Write::put(tidings::schedules::table(), old)]).await.unwrap();
+    assert_eq!(world.activate("2026-03-01T12:00:00.5Z").await, 1);
+    assert_eq!(world.fired("party").await, ["2026-03-01T12:00:00.123Z"]);
+    let party = world.scheduler().get("party").await.unwrap().unwrap();
+    assert_eq!(party.done_until, at("2026-03-01T12:00:00.123Z"));
+    // Its message is gone one day, and does not come again.
+    let table = record::table("dev");
+    let gone = Write::delete(&table, tidings_store::Key::new(world.messages().await[0].message_id.as_str()));
+    world.store.transact(vec![gone]).await.unwrap();
+    assert_eq!(world.activate("2026-09-01T12:00:00Z").await, 0);
+    assert_eq!(world.scheduler().get("old").await.unwrap().unwrap().done_until, at(done));
+}
+
+fn configured(text: &str) -> Vec<tidings::config::schedules::Schedule> {
+    let text = format!("[[schedules]]\nname = \"daily-hello\"\nmessage_type = \"scheduled_hello\"\n{text}\n");
+    Config::parse(&text, std::iter::empty()).unwrap().schedules
+}
+
+// S002-66, SX-19: numbers and instants are kept in another way than they are written, and are still the same.
+#[tokio::test]
+async fn a_start_with_the_same_file_changes_nothing() {
+    for text in [
+        "every = \"1h\"\npayload = { text = \"x\", ratio = 1.0, list = [-0.0, { a = 2.50, b = 1e100 }] }",
+        "at = 2027-03-01T12:00:00.123456789Z\npayload = { text = \"x\" }",
+        "at = \"2027-03-01T12:00:00.1234+01:00\"\npayload = { text = \"x\" }",
+    ] {
+        let world = World::new();
+        let (scheduler, configured) = (world.scheduler(), configured(text));
+        let told = Told { audit: &world.audit, user: "test", correlation_id: "c-1" };
+        scheduler.load(&configured, told, at("2026-03-01T08:00:00Z")).await.unwrap();
+        let first = scheduler.get("daily-hello").await.unwrap();
+        scheduler.load(&configured, told, at("2026-03-01T09:00:00Z")).await.unwrap();
+        assert_eq!(scheduler.get("daily-hello").await.unwrap(), first, "{text}");
+    }
+}
+
+// S002-66: the worker comes in between, and what the file no longer has goes all the same.
+#[tokio::test]
+async fn a_schedule_that_fires_while_it_is_taken_out_is_taken_out() {
+    let mut world = World::new();
+    let faulty = Arc::new(Faulty::new(Arc::clone(&world.store)));
+    world.store = faulty.clone();
+    world.audit = Audit::new(faulty.clone(), Arc::new(ManualClock::new(at("2026-01-01T00:00:00Z"))));
+    let scheduler = world.scheduler();
+    let told = Told { audit: &world.audit, user: "test", correlation_id: "c-1" };
+    let configured = configured("every = \"1m\"\npayload = { text = \"x\" }");
+    scheduler.load(&configured, told, at("2026-03-01T08:00:00Z")).await.unwrap();
+    let gate = faulty.hold(Moment::Before);
+    let fires = async {
+        gate.arrived(1).await;
+        faulty.hold(Moment::Before).open();
+        assert_eq!(world.activate("2026-03-01T08:01:00Z").await, 1);
+        gate.open();
+    };
+    let (taken, ()) = tokio::join!(scheduler.load(&[], told, at("2026-03-01T08:01:00Z")), fires);
+    taken.unwrap();
+    assert!(scheduler.list().await.unwrap().is_empty());
+}
+
 #[tokio::test]
 async fn the_file_brings_schedules_and_takes_them_away() {
     let world = World::new();
-    let text = "[[schedules]]\nname = \"daily-hello\"\ncron = \"0 9 * * *\"\nmessage_type = \"scheduled_hello\"\n\
-        payload = { text = \"x\" }\n";
-    let config = Config::parse(text, std::iter::empty()).unwrap();
+    let configured = configured("cron = \"0 9 * * *\"\npayload = { text = \"x\" }");
     let scheduler = world.scheduler();
     let load = async |schedules: &[_], now| {
         let told = Told { audit: &world.audit, user: "test", correlation_id: "c-1" };
         scheduler.load(schedules, told, at(now)).await.unwrap();
     };
-    load(&config.schedules, "2026-03-01T08:00:00Z").await;
+    load(&configured, "2026-03-01T08:00:00Z").await;
     assert_eq!(world.activate("2026-03-01T09:00:00Z").await, 1);
     // A restart with the same file changes nothing, and what was missed in between is made up for.
-    load(&config.schedules, "2026-03-02T12:00:00Z").await;
+    load(&configured, "2026-03-02T12:00:00Z").await;
     assert_eq!(world.activate("2026-03-02T12:00:01Z").await, 1);
     load(&[], "2026-03-02T13:00:00Z").await;
     assert!(scheduler.list().await.unwrap().is_empty());
