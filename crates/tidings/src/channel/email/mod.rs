@@ -3,9 +3,11 @@
 //! Each recipient gets a copy of its own and has an outcome of its own ([`Report`]), so that a second attempt goes
 //! only to those who did not get it, and nobody learns who else did.
 
+mod answer;
 mod compose;
 mod file;
 pub mod ses;
+mod session;
 mod smtp;
 mod wire;
 
