@@ -11,7 +11,7 @@ use reqwest::Url;
 use super::super::quote;
 use super::session::{Failure, Session};
 use super::wire::Wire;
-use super::{Copy, Outcome, Report, late};
+use super::{Copy, Outcome, Pace, Report, late};
 use crate::config::Secret;
 
 const NO_STARTTLS: &str = "the server offers no STARTTLS, and `email.smtp_url` requires it";
@@ -98,11 +98,12 @@ impl Client {
         Self { server, hello }
     }
 
-    /// Each copy has `timeout` for all of it, a new connection included.
-    pub(super) async fn send(&self, copies: Vec<(String, Copy)>, timeout: Duration, report: &mut Report) {
+    /// Each copy has the pace's time for all of it, a new connection included.
+    pub(super) async fn send(&self, copies: Vec<(String, Copy)>, pace: Pace<'_>, report: &mut Report) {
+        let Pace { timeout, goes_on } = pace;
         let mut open = None;
         let mut copies = copies.into_iter();
-        while let Some((recipient, copy)) = copies.next() {
+        while let Some((recipient, copy)) = goes_on().then(|| copies.next()).flatten() {
             let mut connected = false;
             let sending = async {
                 let session = match still_ready(open.take()).await {
