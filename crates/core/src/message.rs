@@ -140,9 +140,22 @@ pub enum Input {
 /// How an attempt ended, as the channel sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    Delivered { notification_id: Option<String> },
-    Retry { after: Option<Duration>, error: String, code: Option<u16> },
-    Reject { error: String, code: Option<u16> },
+    Delivered {
+        notification_id: Option<String>,
+    },
+    Retry {
+        after: Option<Duration>,
+        error: String,
+        code: Option<u16>,
+    },
+    /// We stopped before all of it was tried: it is due again at once, and no retry is used up.
+    Interrupted {
+        error: String,
+    },
+    Reject {
+        error: String,
+        code: Option<u16>,
+    },
 }
 
 /// What the caller is to do, once the new delivery is stored.
@@ -259,6 +272,12 @@ impl Delivery {
                 self.notification_id = notification_id;
                 self.error_message = None;
                 Ok(vec![Action::Complete])
+            }
+            Verdict::Interrupted { error } => {
+                self.close(AttemptOutcome::Transient, now, Some(&error), None);
+                self.next_attempt_at = Some(now);
+                self.error_message = Some(shorten(&error));
+                Ok(vec![Action::RetryAt(now)])
             }
             Verdict::Reject { error, code } => {
                 self.close(AttemptOutcome::Permanent, now, Some(&error), code);

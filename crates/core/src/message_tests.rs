@@ -185,3 +185,24 @@ fn a_delivery_survives_json() {
     assert!(text.contains(r#""started_at":"2027-01-15T08:00:01.000000Z""#), "{text}");
     assert_eq!(serde_json::from_str::<Delivery>(&text).unwrap(), delivery);
 }
+
+// S000-50: who stops in the middle goes on where it was, also in the last attempt.
+#[test]
+fn an_attempt_that_we_end_ourselves_uses_up_no_retry() {
+    let interrupted = || Input::Ended { verdict: Verdict::Interrupted { error: "stopped".to_owned() }, random: 0 };
+    let mut inputs = vec![Input::Queued];
+    for _ in 0..5 {
+        inputs.extend([Input::TakenUp, retry("connection refused")]);
+    }
+    inputs.extend([Input::TakenUp, interrupted()]);
+    let (delivery, actions) = after(&inputs);
+    let ended = at(12);
+    assert_eq!(
+        (delivery.status, delivery.retry_count, &actions[..]),
+        (Status::Processing, 5, &[Action::RetryAt(ended)][..])
+    );
+    assert_eq!((delivery.next_attempt_at, delivery.in_flight()), (Some(ended), false));
+    assert_eq!(delivery.error_message.as_deref(), Some("stopped"));
+    inputs.extend([Input::TakenUp, delivered("n")]);
+    assert_eq!(after(&inputs).0.status, Status::Completed);
+}

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::{Copy, Outcome, Report};
+use super::{Copy, Outcome, Pace, Report};
 
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
@@ -15,8 +15,11 @@ impl Outbox {
         Self { directory: directory.to_owned() }
     }
 
-    pub(super) async fn send(&self, copies: Vec<(String, Copy)>, report: &mut Report) {
+    pub(super) async fn send(&self, copies: Vec<(String, Copy)>, pace: Pace<'_>, report: &mut Report) {
         for (recipient, copy) in copies {
+            if !(pace.goes_on)() {
+                return;
+            }
             let directory = self.directory.clone();
             let written = tokio::task::spawn_blocking(move || write(&directory, &copy)).await;
             let outcome = match written {

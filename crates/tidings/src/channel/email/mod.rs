@@ -3,9 +3,11 @@
 //! Each recipient gets a copy of its own and has an outcome of its own ([`Report`]), so that a second attempt goes
 //! only to those who did not get it, and nobody learns who else did.
 
+mod answer;
 mod compose;
 mod file;
 pub mod ses;
+mod session;
 mod smtp;
 mod wire;
 
@@ -45,6 +47,15 @@ enum Transport {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("e-mail cannot be set up: {0}")]
 pub struct SetupError(String);
+
+/// How long the copies of a mail may take.
+#[derive(Clone, Copy)]
+pub struct Pace<'a> {
+    /// For each of them.
+    pub timeout: Duration,
+    /// Asked before each of them: after a `false` none is begun, and the rest is not in the report.
+    pub goes_on: &'a (dyn Fn() -> bool + Sync),
+}
 
 /// What became of each recipient's copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,15 +102,15 @@ impl Sender {
     /// Sends one copy to each, in their order. Hand in only those who have not got it yet.
     pub async fn send(&self, notice: &Notice<'_>, recipients: &[String], now: Timestamp) -> Report {
         let mut report = Report::default();
-        self.send_within(self.timeout, notice, recipients, now, &mut report).await;
+        self.send_within(Pace { timeout: self.timeout, goes_on: &|| true }, notice, recipients, now, &mut report).await;
         report
     }
 
-    /// The same, each copy within `timeout`. What became of a copy is in the report as soon as it is known, so that a
-    /// caller who waits no longer still knows who has got one.
+    /// The same at a pace of the caller's. What became of a copy is in the report as soon as it is known, so that a caller
+    /// who waits no longer still knows who has got one.
     pub async fn send_within(
         &self,
-        timeout: Duration,
+        pace: Pace<'_>,
         notice: &Notice<'_>,
         recipients: &[String],
         now: Timestamp,
@@ -118,9 +129,9 @@ impl Sender {
             }
         }
         match &self.transport {
-            Transport::File(outbox) => outbox.send(copies, report).await,
-            Transport::Smtp(client) => client.send(copies, timeout, report).await,
-            Transport::Ses(client) => client.send(copies, timeout, now, report).await,
+            Transport::File(outbox) => outbox.send(copies, pace, report).await,
+            Transport::Smtp(client) => client.send(copies, pace, report).await,
+            Transport::Ses(client) => client.send(copies, pace, now, report).await,
         }
         let place = |(recipient, _): &(String, Outcome)| recipients.iter().position(|other| other == recipient);
         report.recipients.sort_by_cached_key(place);

@@ -1,7 +1,5 @@
 //! Amazon SES v2: one HTTPS call for each copy, signed by [`crate::aws`].
 
-use std::time::Duration;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use lettre::message::header::{From, Headers};
@@ -11,7 +9,7 @@ use serde_json::json;
 use tidings_core::time::Timestamp;
 
 use super::super::{answer, one_line, quote};
-use super::{Copy, Outcome, Report, late};
+use super::{Copy, Outcome, Pace, Report, late};
 use crate::aws::{Credentials, Service};
 use crate::config::email::Email;
 use crate::outbound::{Error, Outbound, Request, Response, trace};
@@ -54,14 +52,12 @@ impl Client {
         Ok(Self { outbound, service })
     }
 
-    pub(super) async fn send(
-        &self,
-        copies: Vec<(String, Copy)>,
-        timeout: Duration,
-        now: Timestamp,
-        report: &mut Report,
-    ) {
+    pub(super) async fn send(&self, copies: Vec<(String, Copy)>, pace: Pace<'_>, now: Timestamp, report: &mut Report) {
+        let Pace { timeout, goes_on } = pace;
         for (recipient, copy) in copies {
+            if !goes_on() {
+                return;
+            }
             let outcome = match self.outbound.send_within(timeout, self.request(&copy, now)).await {
                 Ok(response) => self.outcome(&response, now),
                 Err(Error::Timeout { limit, .. }) if limit == timeout => late(timeout),

@@ -1,26 +1,23 @@
-//! SMTP by lettre. One transaction for each recipient over one connection, so that each has its own answer.
+//! SMTP: one transaction for each recipient over one connection, so that each has its own answer.
 
-use std::io;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use lettre::address::Envelope;
 use lettre::message::Mailbox;
-use lettre::transport::smtp;
-use lettre::transport::smtp::authentication::{Credentials, Mechanism};
-use lettre::transport::smtp::client::{AsyncSmtpConnection, AsyncTokioStream, TlsParameters};
-use lettre::transport::smtp::extension::ClientId;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
 use super::super::quote;
+use super::session::{Failure, Session};
 use super::wire::Wire;
-use super::{Copy, Outcome, Report, late};
+use super::{Copy, Outcome, Pace, Report, late};
 use crate::config::Secret;
 
-const NO_SMTPUTF8: &str =
-    "an address has letters beyond ASCII before the `@`, and the mail server does not take such (SMTPUTF8)";
+const NO_STARTTLS: &str = "the server offers no STARTTLS, and `email.smtp_url` requires it";
+const NO_PASSWORD: &str = "the server offers no STARTTLS, and the password is not sent in the clear";
+/// How long a server may take to say good-bye.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How the connection is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,102 +87,108 @@ impl Server {
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     server: Server,
-    hello: ClientId,
+    hello: String,
 }
 
 impl Client {
     pub(super) fn new(server: Server, from: &Mailbox) -> Self {
-        // A name that is none would be refused by stricter servers; the library's default is an address.
+        // A name that is none would be refused by stricter servers; an address is none.
         let domain = from.email.domain();
-        let hello = if domain.contains('.') { ClientId::Domain(domain.to_owned()) } else { ClientId::default() };
+        let hello = if domain.contains('.') { domain } else { "[127.0.0.1]" }.to_owned();
         Self { server, hello }
     }
 
-    /// Each copy has `timeout` for all of it, a new connection included.
-    pub(super) async fn send(&self, copies: Vec<(String, Copy)>, timeout: Duration, report: &mut Report) {
+    /// Each copy has the pace's time for all of it, a new connection included.
+    pub(super) async fn send(&self, copies: Vec<(String, Copy)>, pace: Pace<'_>, report: &mut Report) {
+        let Pace { timeout, goes_on } = pace;
         let mut open = None;
         let mut copies = copies.into_iter();
-        while let Some((recipient, copy)) = copies.next() {
-            let mut connected = open.is_some();
+        while let Some((recipient, copy)) = goes_on().then(|| copies.next()).flatten() {
+            let mut connected = false;
             let sending = async {
-                let connection = match open.as_mut() {
-                    Some(connection) => connection,
+                let session = match still_ready(open.take()).await {
+                    Some(session) => open.insert(session),
                     None => open.insert(self.connect().await?),
                 };
                 connected = true;
-                self.send_one(connection, &copy).await
+                session.send(&copy).await
             };
-            let sent = tokio::time::timeout(timeout, sending).await.unwrap_or_else(|_| Err(late(timeout)));
-            if sent.is_err() {
-                // After a failure nobody knows what is still to be read on it.
-                open = None;
-            }
-            let outcome = sent.unwrap_or_else(|failure| failure);
+            let outcome = match tokio::time::timeout(timeout, sending).await {
+                Ok(Ok(answer)) => {
+                    let said = answer.lines.first().map_or("", String::as_str);
+                    let detail = format!("{} {}", answer.code, quote(said, &self.secrets()));
+                    Outcome::Delivered { id: None, detail: detail.trim_end().to_owned() }
+                }
+                Ok(Err(failure)) => {
+                    let left = if matches!(failure, Failure::Unable(_)) { None } else { open.take() };
+                    // Nothing more is said to a server whose answers do not fit.
+                    if let (Failure::Refused(_), Some(session)) = (&failure, left) {
+                        let _ = tokio::time::timeout(QUIT_TIMEOUT, session.quit()).await;
+                    }
+                    self.outcome(failure)
+                }
+                Err(_) => {
+                    open = None;
+                    late(timeout)
+                }
+            };
             report.add(recipient, outcome.clone());
             if !connected {
                 // The server's fault, not the recipient's: the others need not find it out one by one.
                 copies.by_ref().for_each(|(recipient, _)| report.add(recipient, outcome.clone()));
             }
         }
-        if let Some(mut connection) = open {
-            let _ = tokio::time::timeout(Duration::from_secs(1), connection.quit()).await;
+        if let Some(session) = open {
+            let _ = tokio::time::timeout(QUIT_TIMEOUT, session.quit()).await;
         }
     }
 
-    async fn send_one(&self, connection: &mut AsyncSmtpConnection, copy: &Copy) -> Result<Outcome, Outcome> {
-        let envelope = Envelope::new(Some(copy.from.email.clone()), vec![copy.to.email.clone()])
-            .map_err(|error| Outcome::reject(error.to_string()))?;
-        let is_ascii = [&copy.from, &copy.to].into_iter().all(|mailbox| mailbox.email.user().is_ascii());
-        let response = connection.send(&envelope, &copy.bytes).await.map_err(|error| match error {
-            error if error.is_client() && !is_ascii => Outcome::reject(NO_SMTPUTF8),
-            error => self.outcome(&error),
-        })?;
-        let said = response.message().next().unwrap_or_default();
-        Ok(Outcome::Delivered { id: None, detail: format!("{} {}", response.code(), quote(said, &self.secrets())) })
-    }
-
-    async fn connect(&self) -> Result<AsyncSmtpConnection, Outcome> {
-        let tls = || TlsParameters::new(self.server.host.clone()).map_err(|error| self.outcome(&error));
-        let stream = self.open().await.map_err(|error| Outcome::retry(format!("Connection error: {error}")))?;
-        let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &self.hello)
-            .await
-            .map_err(|error| self.outcome(&error))?;
-        match self.server.tls {
-            Tls::Required if !connection.can_starttls() => {
-                return Err(Outcome::retry("the server offers no STARTTLS, and `email.smtp_url` requires it"));
-            }
-            Tls::Required | Tls::Opportunistic if connection.can_starttls() => {
-                connection.starttls(tls()?, &self.hello).await.map_err(|error| self.outcome(&error))?;
+    async fn connect(&self) -> Result<Session, Failure> {
+        let Server { host, port, tls, .. } = &self.server;
+        let mut wire = Wire::connect(host, *port).await?;
+        if *tls == Tls::Implicit {
+            wire = wire.encrypted(host).await?;
+        }
+        let mut is_encrypted = *tls == Tls::Implicit;
+        let mut session = Session::begin(wire, &self.hello).await?;
+        match tls {
+            Tls::Required if !session.can_encrypt() => return Err(Failure::Unprotected(NO_STARTTLS)),
+            Tls::Required | Tls::Opportunistic if session.can_encrypt() => {
+                session = session.encrypted(host, &self.hello).await?;
+                is_encrypted = true;
             }
             _ => {}
         }
         if let Some(user) = &self.server.user {
-            if self.server.tls == Tls::Opportunistic && !connection.is_encrypted() {
-                return Err(Outcome::retry("the server offers no STARTTLS, and the password is not sent in the clear"));
+            if *tls == Tls::Opportunistic && !is_encrypted {
+                return Err(Failure::Unprotected(NO_PASSWORD));
             }
-            let credentials = Credentials::new(user.clone(), self.password().to_owned());
-            let mechanisms = [Mechanism::Plain, Mechanism::Login];
-            connection.auth(&mechanisms, &credentials).await.map_err(|error| self.outcome(&error))?;
+            session.log_in(user, self.password()).await?;
         }
-        Ok(connection)
-    }
-
-    async fn open(&self) -> io::Result<Box<dyn AsyncTokioStream>> {
-        let Server { host, port, tls, .. } = &self.server;
-        Ok(match tls {
-            Tls::Implicit => Box::new(Wire::encrypted(host, *port).await?),
-            tls => Box::new(Wire::plain(host, *port, *tls != Tls::None).await?),
-        })
+        Ok(session)
     }
 
     /// 4xx, and whatever happens to a connection, may go better another time; 5xx will not.
-    fn outcome(&self, error: &smtp::Error) -> Outcome {
-        let text = quote(&error.to_string(), &self.secrets());
-        let code = error.status().map(u16::from);
-        if error.is_permanent() || error.is_client() {
-            Outcome::Reject { error: text, code, disable_target: false }
-        } else {
-            Outcome::Retry { after: None, error: text, code }
+    fn outcome(&self, failure: Failure) -> Outcome {
+        let quoted = |text: &str| quote(text, &self.secrets());
+        match failure {
+            Failure::Refused(answer) => {
+                let is_permanent = answer.code >= 500;
+                let kind = if is_permanent { "permanent" } else { "transient" };
+                let said = format!("{kind} error ({}): {}", answer.code, answer.text());
+                let (error, code) = (quoted(said.trim_end_matches(": ")), Some(answer.code));
+                match is_permanent {
+                    true => Outcome::Reject { error, code, disable_target: false },
+                    false => Outcome::Retry { after: None, error, code },
+                }
+            }
+            Failure::Unexpected { to, answer } => {
+                let said = format!("the mail server answered {} to {to}: {}", answer.code, answer.text());
+                Outcome::retry(quoted(said.trim_end_matches(": ")))
+            }
+            Failure::Unable(why) => Outcome::reject(why),
+            Failure::Unprotected(why) => Outcome::retry(why),
+            Failure::Fault(fault) => Outcome::retry(quoted(&fault.to_string())),
         }
     }
 
@@ -200,4 +203,10 @@ impl Client {
         let plain = STANDARD.encode(format!("\0{user}\0{password}"));
         vec![plain, STANDARD.encode(password), password.to_owned()]
     }
+}
+
+/// A session that can be used again: what its server has said beyond its answers would count for the next recipient.
+async fn still_ready(session: Option<Session>) -> Option<Session> {
+    let mut session = session?;
+    session.is_ready().await.then_some(session)
 }

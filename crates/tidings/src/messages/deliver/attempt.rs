@@ -12,6 +12,7 @@ use tidings_core::message::{Action, Input, Status, Verdict};
 use tidings_core::retry::Policy;
 use tidings_core::time::Timestamp;
 use tidings_store::{Error, Write};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::senders::{self, Sent};
@@ -68,6 +69,8 @@ pub struct Desk {
     /// Whose leases are ours.
     pub owner: String,
     pub ledger: Ledger,
+    /// Turns true when the server stops.
+    pub stop: watch::Receiver<bool>,
 }
 
 /// A message as it was read or made not long ago.
@@ -213,7 +216,7 @@ async fn send(desk: &Desk, message: &Message) -> Result<(Sent, Health), Error> {
     }
     let started = services.clock.monotonic();
     let policy = services.messages.policy_of(message);
-    let sent = services.senders.attempt(message, policy.timeout, services.clock.now()).await;
+    let sent = services.senders.attempt(message, policy.timeout, services.clock.now(), &desk.stop).await;
     let took = services.clock.monotonic().saturating_sub(started);
     services.metrics.delivery.attempted(&message.channel, &sent.outcome, took);
     let health = match sent.outcome.health() {
@@ -254,7 +257,7 @@ async fn record(
     sent: Sent,
 ) -> Result<Option<Timestamp>, Error> {
     let services = &desk.services;
-    let (mut verdict, gone) = judged(&services.messages.policy_of(&taken.message), sent.outcome);
+    let (mut verdict, gone) = judged(&services.messages.policy_of(&taken.message), sent.outcome, sent.is_cut_short);
     // Of the message and its letter alone.
     let mut is_bare = false;
     // Whether it was not decided about because of somebody else in the same transaction.
@@ -280,7 +283,9 @@ async fn record(
             Ok(transition) => transition,
             Err(Refused::Conflict(_)) => return Ok(None),
             // There is no room for one more attempt; that this one was made has room.
-            Err(Refused::Store(Error::Invalid(why))) if matches!(verdict, Verdict::Retry { .. }) => {
+            Err(Refused::Store(Error::Invalid(why)))
+                if matches!(verdict, Verdict::Retry { .. } | Verdict::Interrupted { .. }) =>
+            {
                 tracing::error!(message_id, why, "a message is too large to be tried again");
                 verdict = given_up(verdict);
                 let Some(stored) = anew(services, spare.as_deref(), &message_id).await? else { return Ok(None) };
@@ -330,12 +335,14 @@ async fn record(
 
 /// What an outcome means, and why its target is not to be called again, if that is so. The policy's word on a code is the
 /// last one (SX-06).
-fn judged(policy: &Policy, outcome: Outcome) -> (Verdict, Option<String>) {
+fn judged(policy: &Policy, outcome: Outcome, is_cut_short: bool) -> (Verdict, Option<String>) {
     let is_retried = |code: Option<u16>| code.and_then(|code| policy.verdict(code)) == Some(true);
     match outcome {
         Outcome::Reject { disable_target: true, error, code } if !is_retried(code) => {
             (Verdict::Reject { error: format!("{error}{NOT_CALLED}"), code }, Some(error))
         }
+        // Who was not tried is not given up for it.
+        Outcome::Retry { error, .. } if is_cut_short => (Verdict::Interrupted { error }, None),
         outcome => (Verdict::from(outcome), None),
     }
 }
@@ -369,7 +376,9 @@ fn tell(services: &Services, message: &Message) {
 fn given_up(verdict: Verdict) -> Verdict {
     match verdict {
         // Without its code, by which a policy might want another one.
-        Verdict::Retry { error, .. } => Verdict::Reject { error: format!("{TOO_LARGE} again: {error}"), code: None },
+        Verdict::Retry { error, .. } | Verdict::Interrupted { error } => {
+            Verdict::Reject { error: format!("{TOO_LARGE} again: {error}"), code: None }
+        }
         verdict => verdict,
     }
 }

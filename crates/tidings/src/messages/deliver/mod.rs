@@ -68,6 +68,8 @@ const PER_SERVER: u32 = 64;
 const PER_PUSH_SERVER: u32 = 128;
 /// How long attempts that are under way may take once the server stops.
 const LAST_ATTEMPTS: Duration = Duration::from_secs(6);
+/// How long of that the copy of a mail may take that is under way; then what became of the others is recorded.
+const LAST_COPY: Duration = Duration::from_secs(4);
 /// After the store failed.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -142,10 +144,12 @@ async fn run(mut deliverer: Deliverer, mut stop: watch::Receiver<bool>) {
             }
         }
         tokio::select! {
+            // First, or what ends because of it would be taken up again.
+            biased;
+            () = turned_true(&mut stop) => break,
             () = deliverer.ended() => {}
             () = signal.noted() => {}
             () = alarm.as_mut() => {}
-            () = turned_true(&mut stop) => break,
         }
         // Whoever is about to come comes along: a look for many costs little more than one for one.
         tokio::task::yield_now().await;
@@ -199,8 +203,12 @@ impl Deliverer {
             _ => limits,
         };
         let now = services.clock.now();
-        let desk =
-            Arc::new(Desk { services: services.clone(), owner: look::owner(services, now), ledger: ledger(services) });
+        let desk = Arc::new(Desk {
+            services: services.clone(),
+            owner: look::owner(services, now),
+            ledger: ledger(services),
+            stop: services.workers.stopping(),
+        });
         Self {
             services: services.clone(),
             channel,

@@ -9,10 +9,12 @@ use reqwest::Url;
 use serde_json::Value;
 use tidings_core::time::Timestamp;
 use tidings_store::Store;
+use tokio::sync::watch;
 
+use super::LAST_COPY;
 use crate::alerts::Alerts;
 use crate::bus::{Bus, push};
-use crate::channel::email::{self, ses};
+use crate::channel::email::{self, Pace, ses};
 use crate::channel::{Notice, Outcome, audit_log, ntfy, queue, stream, ticket, webhook};
 use crate::config::Config;
 use crate::ingest::Ingest;
@@ -20,6 +22,7 @@ use crate::messages::record::{CHANNELS, Message, Recipient};
 use crate::outbound::{self, Outbound};
 use crate::secrets::vault::HOW_TO_READ;
 use crate::tickets::Tickets;
+use crate::workers::turned_true;
 
 /// The longest attempt: an e-mail to many recipients.
 pub const LONGEST: Duration = Duration::from_secs(600);
@@ -48,6 +51,8 @@ pub struct Sent {
     pub recipients: BTreeMap<String, Recipient>,
     /// Those of whom nothing is decided unless this was the last attempt, and what was said of them.
     pub undecided: BTreeMap<String, Recipient>,
+    /// Some were not tried, because this process is about to end.
+    pub is_cut_short: bool,
 }
 
 impl Senders {
@@ -104,11 +109,18 @@ impl Senders {
         Self { audit_log: Ok(audit_log::Sender::new(alerts, ingest)), ..self }
     }
 
-    /// Makes one attempt, which may take that long; an e-mail has as many tries as it has recipients.
-    pub async fn attempt(&self, message: &Message, timeout: Duration, now: Timestamp) -> Sent {
+    /// Makes one attempt, which may take that long; an e-mail has as many tries as it has recipients, of which none begins
+    /// after `stop` has turned true.
+    pub async fn attempt(
+        &self,
+        message: &Message,
+        timeout: Duration,
+        now: Timestamp,
+        stop: &watch::Receiver<bool>,
+    ) -> Sent {
         if message.channel == "email" {
             // Mails and webhooks take more room than a push, of which there are many at the same time.
-            return Box::pin(self.mail(message, timeout, now)).await;
+            return Box::pin(self.mail(message, timeout, now, stop)).await;
         }
         let limit = match message.channel.as_str() {
             // Every part of an exchange over the network has its limit, and says who was late: no timer around it. What is
@@ -208,7 +220,7 @@ impl Senders {
         match &self.email {
             Ok(sender) => {
                 let mut report = email::Report::default();
-                sender.send_within(timeout, notice, to, now, &mut report).await;
+                sender.send_within(Pace { timeout, goes_on: &|| true }, notice, to, now, &mut report).await;
                 report
             }
             Err(why) => refused(to, why),
@@ -217,15 +229,25 @@ impl Senders {
 
     /// Only those of whom nothing is decided get a copy; nobody gets two. Who has got it is not forgotten because
     /// somebody else takes too long.
-    async fn mail(&self, message: &Message, timeout: Duration, now: Timestamp) -> Sent {
+    async fn mail(&self, message: &Message, timeout: Duration, now: Timestamp, stop: &watch::Receiver<bool>) -> Sent {
         let to = message.pending_recipients();
+        let mut is_cut_short = false;
         let report = match &self.email {
             Ok(sender) => {
                 let notice = message.notice(&self.public_url);
                 let mut report = email::Report::default();
-                let sending = sender.send_within(timeout, &notice, &to, now, &mut report);
+                let pace = Pace { timeout, goes_on: &|| !*stop.borrow() };
                 let limit = longest(timeout, to.len());
-                if tokio::time::timeout(limit + SPARE, sending).await.is_err() {
+                tokio::select! {
+                    biased;
+                    () = sender.send_within(pace, &notice, &to, now, &mut report) => {}
+                    () = tokio::time::sleep(limit + SPARE) => {}
+                    () = long_after(stop.clone()) => {}
+                }
+                is_cut_short = *stop.borrow() && report.recipients.len() < to.len();
+                if is_cut_short {
+                    report.give_up(&to, "not sent before the server stopped");
+                } else {
                     report.give_up(&to, &format!("not tried within {} s", limit.as_secs_f64()));
                 }
                 report
@@ -250,8 +272,14 @@ impl Senders {
                 Outcome::Reject { error: with(error), code, disable_target }
             }
         };
-        Sent { outcome, recipients, undecided }
+        Sent { outcome, recipients, undecided, is_cut_short }
     }
+}
+
+/// Ends when the copy that was under way at the stop must not take longer.
+async fn long_after(mut stop: watch::Receiver<bool>) {
+    turned_true(&mut stop).await;
+    tokio::time::sleep(LAST_COPY).await;
 }
 
 /// Nobody gets anything, for this reason.
@@ -267,7 +295,7 @@ pub fn longest(timeout: Duration, copies: usize) -> Duration {
 
 impl From<Outcome> for Sent {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, recipients: BTreeMap::new(), undecided: BTreeMap::new() }
+        Self { outcome, recipients: BTreeMap::new(), undecided: BTreeMap::new(), is_cut_short: false }
     }
 }
 

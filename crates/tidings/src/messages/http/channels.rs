@@ -161,7 +161,7 @@ async fn test(
         "queue" | "ticket" => {
             let (target, _) = read_target(&name, &fields).map_err(bare)?;
             let message = message(&services, &name, target, &notice, now);
-            let sent = services.senders.attempt(&message, timeout, now).await;
+            let sent = services.senders.attempt(&message, timeout, now, &services.workers.stopping()).await;
             TestAnswer::of(&name, sent.outcome)
         }
         _ => {

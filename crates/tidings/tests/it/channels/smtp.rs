@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tidings::channel::email::{Report, Sender};
+use tidings::channel::email::{Pace, Report, Sender};
 use tidings::channel::{Notice, Outcome};
 use tidings::config::Secret;
 use tidings::config::email::{Email, Transport};
@@ -152,7 +152,8 @@ async fn an_attempt_that_is_cut_short_keeps_what_it_knows() {
     let to = ["ok", "bad", "hang", "okay"].map(|who| format!("{who}@example.net"));
     let mut report = Report::default();
     let (notice, now) = (notice(), now());
-    let sending = sender.send_within(Duration::from_secs(600), &notice, &to, now, &mut report);
+    let pace = Pace { timeout: Duration::from_secs(600), goes_on: &|| true };
+    let sending = sender.send_within(pace, &notice, &to, now, &mut report);
     assert!(tokio::time::timeout(Duration::from_secs(2), sending).await.is_err());
     report.give_up(&to, "too late");
     let outcomes: Vec<_> = report.recipients.iter().map(|(_, outcome)| code(outcome)).collect();

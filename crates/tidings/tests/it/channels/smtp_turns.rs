@@ -6,6 +6,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::smtp::sender;
+use super::smtp_talker::Talker;
 use super::{notice, now};
 
 /// A server that says something at first, and then something for each thing that it is told; gives what it was told after
@@ -61,14 +62,15 @@ async fn nothing_that_is_said_before_the_handshake_counts_after_it() {
 
 #[tokio::test]
 async fn an_answer_without_end_is_cut_off() {
-    for option in ["none", "required"] {
+    let cases = [("none", "x"), ("required", "x"), ("none", "220-x\r\n"), ("required", "220-x\r\n")];
+    for (option, more) in cases {
         let (port, connected) = listen().await;
         let wrote = tokio::spawn(async move {
             let mut stream = connected.await.unwrap();
-            stream.write_all(b"220 ").await.unwrap();
-            let mut wrote = 0_usize;
-            while stream.write_all(&[b'x'; 65_536]).await.is_ok() {
-                wrote += 65_536;
+            stream.write_all(b"220-x\r\n").await.unwrap();
+            let (more, mut wrote) = (more.repeat(10_000), 0_usize);
+            while stream.write_all(more.as_bytes()).await.is_ok() {
+                wrote += more.len();
             }
             wrote
         });
@@ -78,4 +80,51 @@ async fn an_answer_without_end_is_cut_off() {
         // Some of it is with the system on both sides.
         assert!(wrote.await.unwrap() < 32 << 20);
     }
+}
+
+// S000-50: what a server says beyond its answer is not said of the next recipient's mail, however it comes.
+#[tokio::test]
+async fn a_line_too_many_does_not_count_for_the_next_recipient() {
+    let together: &[&[u8]] = &[b"250 ok\r\n250 twice\r\n"];
+    let one_by_one: &[&[u8]] = &[b"250 ok\r\n", b"250 twice\r\n"];
+    for said in [together, one_by_one] {
+        let talker = Talker::start(move |what, to| match what {
+            "mail" if to.contains("first") => Some(said.iter().map(|piece| piece.to_vec()).collect()),
+            "mail" => Some(vec![b"554 spam\r\n".to_vec()]),
+            _ => None,
+        })
+        .await;
+        let to = ["first", "second"].map(|who| format!("{who}@example.net"));
+        let report = sender(&talker.url()).send(&notice(), &to, now()).await;
+        assert_eq!(report.delivered(), ["first@example.net"], "{report:?}");
+        if said == together {
+            assert!(matches!(report.recipients[1].1, Outcome::Reject { code: Some(554), .. }), "{report:?}");
+            assert_eq!(talker.heard().len(), 2, "the second mail has a connection of its own");
+        }
+    }
+}
+
+// S000-50: what comes so late that it can only be an answer does not shift those that follow.
+#[tokio::test]
+async fn a_line_too_many_shifts_no_answers() {
+    for (late, answer) in [("MAIL", "250 ok"), ("RCPT", "250 ok"), ("DATA", "354 go"), ("DATA", "250 ok")] {
+        for pieces in [1, 2] {
+            let talker = Talker::start(move |what, to| match what {
+                what if what == late => {
+                    let (twice, answer) = (b"250 twice\r\n".to_vec(), format!("{answer}\r\n").into_bytes());
+                    Some(if pieces == 1 { vec![[twice, answer].concat()] } else { vec![twice, answer] })
+                }
+                "mail" if to.contains("ok") => Some(vec![b"554 spam\r\n".to_vec()]),
+                _ => None,
+            })
+            .await;
+            let outcome = send(&talker.url()).await;
+            assert!(!outcome.is_delivered(), "{late}: {outcome:?}");
+        }
+    }
+    // Between the text and the dot that ends it.
+    let talker = Talker::saying("DATA", b"354 go\r\n250 ok\r\n").await;
+    let outcome = send(&talker.url()).await;
+    assert!(outcome.text().contains("speaks before it is asked"), "{outcome:?}");
+    assert_eq!(talker.heard()[0].last().unwrap(), "DATA", "no mail");
 }

@@ -1,11 +1,18 @@
 //! E-mail as messages: a file for each recipient, and nobody gets two.
 
+use std::sync::{Arc, OnceLock};
+
 use serde_json::{Value, json};
-use tidings::config::Secret;
+use tidings::app::Services;
+use tidings::config::{Config, Secret, email::Transport};
 use tidings::messages::deliver::Deliverer;
+use tidings_core::message::Status;
+use tidings_store::Store;
+use tidings_store::memory::Memory;
 
 use super::{quiet, seconds, store};
-use crate::support::TestServer;
+use crate::channels::smtp_talker::Talker;
+use crate::support::{TestServer, server};
 
 fn outbox(server: &TestServer) -> Vec<String> {
     let Ok(files) = std::fs::read_dir(server.data_dir().join("outbox")) else { return Vec::new() };
@@ -133,4 +140,52 @@ async fn who_has_it_is_not_mailed_again_because_another_one_hangs() {
     // Whoever was refused for good is named to the end.
     let reason = shown["error_message"].as_str().unwrap();
     assert!(reason.contains("bad@a.example: ") && reason.contains("hang@a.example: "), "{reason}");
+}
+
+// S000-50, S002-51: a server that stops begins no copy, but keeps what it knows of those it made; the others are not given up,
+// although it was the last attempt, and get theirs after the start.
+#[tokio::test]
+async fn a_stop_between_two_copies_repeats_none() {
+    let services: Arc<OnceLock<Services>> = Arc::default();
+    let stopped = Arc::clone(&services);
+    let talker = Talker::start(move |what, to| {
+        if what == "mail" && to.contains("second") {
+            stopped.get()?.workers.stop();
+        }
+        (what == "RCPT" && to.contains("bad")).then(|| vec![b"550 nobody\r\n".to_vec()])
+    })
+    .await;
+    let change = |config: &mut Config| {
+        quiet(config, "http://127.0.0.1:9");
+        config.email.transport = Transport::Smtp;
+        config.email.smtp_url = Some(Secret::new(talker.url()));
+        config.delivery.max_retries = 0;
+    };
+    let clock = server::clock();
+    let memory: Arc<dyn Store> = Arc::new(Memory::new(clock.clone()));
+    let first = TestServer::over_with(Arc::clone(&memory), clock, change).await;
+    services.set(first.services.clone()).ok().unwrap();
+    let to = ["first", "bad", "second", "third", "fourth"].map(|who| format!("{who}@b.example"));
+    let made = store(&first.services, "email", json!({ "to": to })).await;
+    let mut deliverer = Deliverer::new(&first.services, "email");
+    deliverer.activate().await.unwrap();
+    while deliverer.under_way() > 0 {
+        deliverer.ended().await;
+    }
+    let kept = first.services.messages.get(&made.message_id).await.unwrap().unwrap().message;
+    assert_eq!((kept.delivery.status, kept.delivery.retry_count), (Status::Processing, 0));
+    assert_eq!(kept.recipients.keys().collect::<Vec<_>>(), ["bad@b.example", "first@b.example", "second@b.example"]);
+    let error = kept.delivery.attempts[0].error.as_deref().unwrap();
+    assert!(error.contains("third@b.example: not sent before the server stopped"), "{error}");
+
+    let again = TestServer::over_again(memory, &first, change).await;
+    Deliverer::new(&again.services, "email").drain().await.unwrap();
+    let shown = again.client().get(&format!("/api/messages/{}", made.message_id)).await.expect(200).json();
+    assert_eq!(shown["status"], "failed", "one was refused");
+    let heard = talker.heard().concat();
+    for who in to {
+        let asked = heard.iter().filter(|line| **line == format!("RCPT TO:<{who}>")).count();
+        assert_eq!(asked, 1, "{who}: {heard:?}");
+        assert_eq!(shown["recipients"][&who]["delivered"], !who.starts_with("bad"), "{shown}");
+    }
 }

@@ -119,7 +119,7 @@ async fn a_ticket_that_fills_up_in_a_storm_loses_no_alert() {
         let (services, stored) = (server.services.clone(), server.services.messages.get(id).await.unwrap().unwrap());
         sending.push(tokio::spawn(async move {
             let now = services.clock.now();
-            services.senders.attempt(&stored.message, LIMIT, now).await.outcome
+            services.senders.attempt(&stored.message, LIMIT, now, &services.workers.stopping()).await.outcome
         }));
     }
     assert_eq!(sending.len(), 4);
@@ -189,7 +189,11 @@ async fn a_message_that_is_sent_twice_opens_one_ticket_and_adds_one_comment() {
         // Long after the window in which events are recognised as duplicates, too.
         for hours in [0, 48] {
             server.advance(hours);
-            let sent = server.services.senders.attempt(&stored.message, LIMIT, server.services.clock.now()).await;
+            let sent = server
+                .services
+                .senders
+                .attempt(&stored.message, LIMIT, server.services.clock.now(), &server.services.workers.stopping())
+                .await;
             assert!(sent.outcome.is_delivered(), "{:?}", sent.outcome);
         }
     }
