@@ -31,9 +31,8 @@ const DEAD: usize = 100;
 /// What waits for each of the dead when the measurement begins.
 const WAITING: usize = 10;
 const CONNECTIONS: u32 = 16;
-/// Events a second for the healthy one, and for all of the dead together. A hundredth of the former must be enough of them
-/// that a single one of them, which met with something else on the machine, does not decide.
-const HEALTHY_PACE: u32 = 1000;
+/// Events a second for the healthy one, and for all of the dead together.
+const HEALTHY_PACE: u32 = 200;
 const DEAD_PACE: u32 = 20;
 /// The first attempts at the dead are over by then, most of them.
 const SETTLE: Duration = Duration::from_secs(2);
