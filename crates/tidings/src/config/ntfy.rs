@@ -28,10 +28,9 @@ impl Ntfy {
         check_topic(&self.topic, &mut check.key("topic"));
         if let Some(server) = &self.server {
             check.key("server").url(server, &["http", "https"]);
-            // What would fail each time is said before.
-            let is_written_well = values::url(server, &["http", "https"]).is_ok();
+            // What would fail each time is said before, unless it is said already.
             if let Err(outbound::Error::Url(why)) = outbound::read(server)
-                && is_written_well
+                && values::url(server, &["http", "https"]).is_ok()
             {
                 check.key("server").problem(why);
             }

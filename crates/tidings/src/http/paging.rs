@@ -25,7 +25,7 @@ pub fn open(sealer: &Sealer, context: &str, cursor: Option<&str>) -> Result<Opti
     Ok(Some(codec::decode(&bytes)?))
 }
 
-/// How much of a list somebody wants, and from where on: `limit` from 1 to 100, by default 50, and `cursor`.
+/// How much of a list somebody wants, and from where on: `limit` and `cursor`.
 pub struct Asked {
     pub limit: usize,
     pub after: Option<Item>,
@@ -33,15 +33,27 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Reads the last two parameters of a list; `filter` is what the others said.
+    /// Reads the last two parameters of a list; `filter` is what the others said. A page has 1 to 100, by default 50.
     pub fn read(
+        sealer: &Sealer,
+        caller: &Caller,
+        list: &str,
+        filter: &impl Serialize,
+        params: Params,
+    ) -> Result<Self, Problem> {
+        Self::up_to((100, 50), sealer, caller, list, filter, params)
+    }
+
+    /// The same where a page has up to `most`.
+    pub fn up_to(
+        (most, usual): (usize, usize),
         sealer: &Sealer,
         caller: &Caller,
         list: &str,
         filter: &impl Serialize,
         mut params: Params,
     ) -> Result<Self, Problem> {
-        let limit = params.number("limit", 1..=100, 50);
+        let limit = params.number("limit", 1..=most, usual);
         let cursor = params.text("cursor").map(ToOwned::to_owned);
         params.finish()?;
         let context = context(caller, list, filter);

@@ -1,7 +1,8 @@
 //! The built-in push server: ntfy's HTTP protocol, so that ntfy's clients work with it (S002-68).
 //!
-//! `http` serves it on a listener of its own, `publish` reads what somebody sends (`actions` its buttons), `subscribe` is what a listener
-//! gets, `access` says who may. Messages are kept in the store for a while; those who listen are woken after the commit.
+//! `http` serves it on a listener of its own, `publish` reads what somebody sends (`actions` its buttons), `subscribe` is
+//! what a listener gets, `access` says who may. Messages are kept in the store for a while; those who listen are woken after
+//! the commit.
 //! The `ntfy` channel publishes here without a detour over the network when no other server is configured.
 
 mod access;

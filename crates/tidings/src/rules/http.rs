@@ -13,7 +13,8 @@ use tidings_store::Item;
 use super::limits::DRY_RUN_EVENTS;
 use super::{Author, Origin, Rule, dry_run, read};
 use crate::app::Services;
-use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, paging};
+use crate::http::paging::Asked;
+use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route};
 use crate::incidents::monitors;
 use crate::tokens::{Caller, Scope};
 
@@ -161,21 +162,14 @@ struct RuleList {
     cursor: Option<String>,
 }
 
-async fn list(
-    State(services): State<Services>,
-    caller: Caller,
-    mut params: Params,
-) -> Result<impl IntoResponse, Problem> {
-    let limit = params.number("limit", 1..=1000, 100);
-    let cursor = params.text("cursor").map(ToOwned::to_owned);
-    params.finish()?;
-    let context = paging::context(&caller, "/rules", &());
-    let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
+async fn list(State(services): State<Services>, caller: Caller, params: Params) -> Result<impl IntoResponse, Problem> {
+    let mut asked = Asked::up_to((1000, 100), &services.sealer, &caller, "/rules", &(), params)?;
+    let (limit, after) = (asked.limit, asked.after.take());
     let rules = services.rules.book.page(after.as_ref().and_then(|item| item.str("name")), limit + 1);
     let more = rules.len() > limit;
     let last = rules.iter().take(limit).next_back().filter(|_| more).map(|rule| Item::new().with("name", &rule.name));
     let items = rules.iter().take(limit).map(|rule| view(&services, &caller, rule)).collect();
-    let cursor = paging::seal(&services.sealer, &context, last.as_ref());
+    let cursor = asked.cursor(&services.sealer, last.as_ref());
     Ok(Json(StatusCode::OK, RuleList { items, cursor }))
 }
 

@@ -13,7 +13,8 @@ use super::record::missed_name;
 use super::{MOST, Origin, Outcome, Run, Schedule, TRIES, read};
 use crate::app::Services;
 use crate::audit::Action;
-use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route, paging};
+use crate::http::paging::Asked;
+use crate::http::{CorrelationId, Json, JsonText, Param, Params, Problem, Route};
 use crate::tokens::{Caller, Scope};
 
 /// What a body may say of a schedule.
@@ -148,20 +149,13 @@ impl From<Run> for RunView {
     }
 }
 
-async fn list(
-    State(services): State<Services>,
-    caller: Caller,
-    mut params: Params,
-) -> Result<impl IntoResponse, Problem> {
-    let limit = params.number("limit", 1..=1000, 100);
-    let cursor = params.text("cursor").map(ToOwned::to_owned);
-    params.finish()?;
-    let context = paging::context(&caller, "/api/schedules", &());
-    let after = paging::open(&services.sealer, &context, cursor.as_deref())?;
+async fn list(State(services): State<Services>, caller: Caller, params: Params) -> Result<impl IntoResponse, Problem> {
+    let mut asked = Asked::up_to((1000, 100), &services.sealer, &caller, "/api/schedules", &(), params)?;
+    let (limit, after) = (asked.limit, asked.after.take());
     let (schedules, next) = services.schedules.page(limit, after).await?;
     let now = services.clock.now();
     let items = schedules.into_iter().map(|schedule| ScheduleView::of(schedule, None, now)).collect();
-    let cursor = paging::seal(&services.sealer, &context, next.as_ref());
+    let cursor = asked.cursor(&services.sealer, next.as_ref());
     Ok(Json(StatusCode::OK, ScheduleList { items, cursor }))
 }
 
